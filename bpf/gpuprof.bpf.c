@@ -61,6 +61,7 @@ const volatile uint64_t bucket_ns = 1000000000ull / GP_MAPS_QUIET_EVENTS * GP_MA
 const volatile uint64_t ring_shared_bytes = GP_MAPS_RING_BYTES / 2;
 const volatile uint64_t ring_wake_bytes = GP_MAPS_RING_BYTES / 16;
 const volatile uint64_t entries_of_container = GP_MAPS_ENTRIES_OF_CONTAINER;
+const volatile uint64_t agent_start_ns = 0; /* CLOCK_BOOTTIME, as the start of a process */
 
 /* The initial values of new rows. */
 static const struct gp_bpf_process no_process;
@@ -71,7 +72,8 @@ static const struct gp_map_device_key every_device;
 
 /* Another program raised the word at each failure, so this many in a row do not occur. */
 #define RAISE_TRIES 16
-#define JUMP_LIMIT  (1ull << 20) /* the most that one forged batch adds to a machine-wide counter */
+#define ADOPT_NS    1000000000ull /* in which a process of an earlier start tells all of its devices */
+#define JUMP_LIMIT  (1ull << 20)  /* the most that one forged batch adds to a machine-wide counter */
 
 struct who { /* the process that fired, as identified by the kernel */
     uint64_t start_ns, cgroup_id, now_ns;
@@ -611,6 +613,13 @@ __noinline int device_move(const struct header *header, const struct who *who, s
         }
         copy_16(row->uuid, said->uuid);
         copy_16(row->session_id, header->session_id);
+        /* The sums have the bytes that it holds, but none of what it counted before: counters of the machine
+         * start at 0 with the agent, so that a restart of it is no increase. */
+        if (who->now_ns < state->adopted_until_ns) {
+            row->calls = said->calls > 0 ? said->calls : 0;
+            row->frees = said->frees > 0 ? said->frees : 0;
+            row->failures = said->failures > 0 ? said->failures : 0;
+        }
     }
     state->devices |= 1ull << key.device;
     row_follow(row, said, who);
@@ -695,6 +704,9 @@ static __always_inline bool state_advance(struct gp_bpf_process *state, const st
     if (state->start_ns != who->start_ns || !same_16(state->session_id, header->session_id)) {
         /* Another process had this tgid and its end was missed, or the library was restarted. */
         take_rows(who->tgid, state);
+        /* A process with more than GP_BATCH_DEVICES devices tells them in several batches. */
+        bool is_new = state->start_ns != who->start_ns;
+        state->adopted_until_ns = is_new && who->start_ns < agent_start_ns ? who->now_ns + ADOPT_NS : 0;
         state->start_ns = who->start_ns;
         state->seq = 0;
         state->lost = header->seq > 1 ? header->lost : 0; /* with the first batch of a session; otherwise they were

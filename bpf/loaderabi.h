@@ -34,6 +34,9 @@ struct gp_bpf_process { /* a process that has fired the probe; the key is its tg
     uint64_t seq, lost;
     uint64_t devices; /* one bit per row of process_device */
     uint8_t session_id[16];
+    /* Rows that are made before this moment of CLOCK_MONOTONIC begin with the counters as they are: they counted
+     * before this agent.  0: none does. */
+    uint64_t adopted_until_ns;
     uint64_t reserved_in; /* the container in whose share it takes an entry while it has no row; 0 none */
     uint32_t busy;        /* the program that changes it from 0 to 1 may change the process's numbers */
     uint32_t pad_;

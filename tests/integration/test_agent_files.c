@@ -4,10 +4,13 @@
  * group, foreign entries, ports in use, and failed allocations.
  */
 #include "integration/agentcase.h"
+#include <agent/kernel/bpf.h>
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/perf_event.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 TestSuite(agent_files, .fini = end, .timeout = 180);
 
@@ -83,6 +86,42 @@ Test(agent_files, a_replaced_library_is_armed_beside_the_old_one, .init = begin)
     cr_assert(is_counted_in_time(old, 4 * MIB), "the old one is no longer counted");
     sleep(2);
     cr_assert(eq(uint, logged("armed /"), 2), "an unchanged file was armed again");
+}
+
+/* A probe as perf and tracefs place it, without the semaphore. */
+static int foreign_probe(const char *path)
+{
+    struct gp_bpf_probe probe;
+    char text[16] = "";
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    FILE *type = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+    if (!type)
+        cr_skip_test("no perf uprobes");
+    cr_assert(file >= 0 && gp_bpf_probe_find(file, &probe) == 0 && fgets(text, sizeof text, type));
+    struct perf_event_attr attr = {
+        .type = (uint32_t)atoi(text), .size = sizeof attr, .config1 = (uintptr_t)path, .config2 = probe.offset};
+    int fd = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+    fclose(type);
+    close(file);
+    cr_assert(fd >= 0, "%s", strerror(errno));
+    return fd;
+}
+
+/* Another tracer that was there first prevents our probe; programs are counted once it has gone. */
+Test(agent_files, a_probe_of_another_tracer_is_waited_for, .init = make_place)
+{
+    int foreign = foreign_probe(place.library);
+    start_agent(&(struct agent_options){0});
+    cr_assert(is_logged_in_time("another tracer", 1));
+    struct kid *kid = walk(groups[0]);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0));
+    sleep(3);
+    cr_assert(eq(uint, logged("armed /"), 0));
+    cr_assert(le(i64, allocated_by(kid), 0), "it is counted without the probe");
+    cr_assert(le(uint, logged("another tracer"), 2), "a line for each try");
+    close(foreign);
+    cr_assert(is_logged_in_time("armed /", 1), "not tried again");
+    cr_assert(is_counted_in_time(kid, 2 * MIB));
 }
 
 Test(agent_files, a_library_that_others_may_write_is_refused, .init = make_place)

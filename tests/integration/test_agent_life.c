@@ -30,6 +30,34 @@ Test(agent_life, a_second_one_names_the_first_and_changes_nothing, .init = begin
     cr_assert(eq(int, agent_semaphore(kid->pid, place.library), 1));
 }
 
+/* Prometheus takes what a counter has after a reset for new: what running programs counted before is not added again,
+ * while their memory is in the sums. */
+Test(agent_life, counters_start_at_0_with_a_new_agent, .init = begin)
+{
+    struct kid *kid = walk(groups[0]);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 2 * MIB), 0));
+    cr_assert(eq(i64, kid_tell(kid, "c 1000 512"), 0));
+    settle(kid, 0, 1001, 1000);
+    cr_assert(eq(i64, device_sum(0).calls, 1001));
+    close_maps();
+    int status = agent_stop(&agent, SIGTERM);
+    cr_assert(ended_with(status, 0), "%d", status);
+    start_agent(&(struct agent_options){0});
+    settle(kid, 0, 1001, 1000); /* its own row has all */
+    struct gp_map_sum sum = device_sum(0), container = container_sum(groups[0], 0);
+    cr_assert(eq(i64, sum.allocated_bytes, 2 * MIB));
+    cr_assert(sum.calls == 0 && sum.frees == 0 && container.calls == 0 && container.frees == 0, "%lld calls",
+              (long long)sum.calls);
+    cr_assert(eq(i64, kid_tell(kid, "c 10 512"), 0));
+    settle(kid, 0, 1011, 1010);
+    cr_assert(eq(i64, device_sum(0).calls, 10));
+    cr_assert(eq(i64, container_sum(groups[0], 0).frees, 10));
+    struct kid *later = walk(groups[1]); /* of this agent's time: from its first call */
+    cr_assert(eq(i64, kid_tell(later, "c 5 512"), 0));
+    settle(later, 0, 5, 5);
+    cr_assert(eq(i64, device_sum(0).calls, 15));
+}
+
 Test(agent_life, a_clean_end_leaves_nothing, .init = begin)
 {
     struct agent_ids ids;

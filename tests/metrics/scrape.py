@@ -96,7 +96,7 @@ def dashboards(prometheus, served):
     names = [v["name"] for v in boards["gpuprof"]["templating"]["list"]]
     check("variables", {"cluster", "instance", "gpu", "namespace", "pod", "top"} <= set(names), names)
     all_text = "".join(texts.values()) + open("deploy/prometheus/gpuprof.rules.yml").read()
-    used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success|oom))(?![:\w])", all_text))
+    used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success|oom|unarmed))(?![:\w])", all_text))
     check("the metrics used are exported", len(used) > 15 and used <= exported, used - exported)
     loose = set(re.findall(r"(?<![:\w/])(gpuprof_\w+)", all_text)) - used
     check("no other name of gpuprof", not loose, loose)

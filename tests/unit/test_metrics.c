@@ -233,6 +233,7 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
 static void parts(void *arg, struct gp_metrics_agent *out)
 {
     out->armed = 3;
+    out->unarmed = 1;
     out->refused = 4;
     out->postponed = 5;
     if (*(bool *)arg) { /* otherwise discovery is off */
@@ -252,6 +253,7 @@ Test(metrics, losses_of_discovery_are_on_the_page)
     cr_assert_eq(gp_metrics_open(&metrics, &options, &source), 0);
     char *text = render(metrics, GP_METRICS_TEXT);
     cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries 3\n"));
+    cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_unarmed 1\n"));
     cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_refused_total 4\n"));
     cr_assert_not_null(strstr(text, "\ngpuprof_agent_libraries_postponed_total 5\n"));
     cr_assert_not_null(strstr(text, "\ngpuprof_agent_mapping_records_lost_total 6\n"));

@@ -419,6 +419,7 @@ static void daemon_parts(void *arg, struct gp_metrics_agent *out)
         out->attach_refused = (int64_t)attaches.refused;
     }
     out->armed = found.libraries.armed;
+    out->unarmed = found.unarmed;
     out->refused = (int64_t)found.libraries.refused;
     out->postponed = (int64_t)found.libraries.postponed;
     if (!found.is_searching)

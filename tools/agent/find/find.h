@@ -135,6 +135,9 @@ struct gp_libraries_count {
     uint64_t refused, postponed; /* files, so far (a file that was forgotten and offered again counts again) */
 };
 struct gp_libraries_count gp_libraries_count(const struct gp_libraries *libraries);
+/* Whether a file was offered, since the last sweep began, whose probe another tracer has: it may be armed when it is
+ * offered again. */
+bool gp_libraries_blocked(const struct gp_libraries *libraries);
 
 /* ==== one file ==================================================================================================== */
 /* Examines one file that may hold the probe, safely: the path may be a FIFO or a device, the file
@@ -243,6 +246,7 @@ bool gp_finder_close(struct gp_finder *finder);
 
 struct gp_finder_count { /* as of the thread's last round */
     struct gp_libraries_count libraries;
+    unsigned unarmed; /* named files, and the installed one, that are there and could not be armed */
     struct gp_discover_count discover;
     bool is_searching; /* false: named files only */
     uint64_t hangs_ns; /* how long the current round has taken, if it counts as stalled; else 0 */

@@ -21,6 +21,8 @@
 
 #define GP_FINDER_SECOND  1000000000ull
 #define GP_FINDER_TICK_MS 500
+/* The longest pause between two tries at a file that cannot be armed. */
+#define GP_FINDER_AGAIN_NS (10 * GP_FINDER_SECOND)
 /* A round arms a few files (10 ms each) and sweeps for 0.3 s; the rest is for a machine that is
  * short of CPUs. */
 #define GP_FINDER_HANGS_NS (5 * GP_FINDER_SECOND)
@@ -30,7 +32,8 @@ struct gp_finder_file { /* a library with a path, as it was when last checked */
     dev_t device;
     ino_t inode;
     struct timespec changed;
-    int error; /* 0: armed */
+    int error;                   /* 0: armed */
+    uint64_t pause_ns, again_ns; /* of the next try at a file that could not be armed */
     bool is_installed;
 };
 
@@ -42,6 +45,7 @@ struct gp_finder {
     unsigned file_count;
     int epoll, stop;
     uint64_t second_ns, sweep_ns; /* sweep_ns: no sweep before */
+    uint64_t again_ns;            /* no sweep for blocked files before */
     pthread_t thread;
     bool is_running;
     pthread_mutex_t mutex; /* protects the fields below; held only to copy them */
@@ -78,16 +82,47 @@ static int finder_file_arm(struct gp_finder *finder, struct gp_finder_file *file
     return file->error;
 }
 
+/* After a failed try: what prevents it may go, as a probe of another tracer does. */
+static void finder_file_later(struct gp_finder_file *file, uint64_t now)
+{
+    file->pause_ns = file->pause_ns ? file->pause_ns * 2 : GP_FINDER_SECOND;
+    if (file->pause_ns > GP_FINDER_AGAIN_NS)
+        file->pause_ns = GP_FINDER_AGAIN_NS;
+    file->again_ns = now + file->pause_ns;
+}
+
 /* A package upgrade puts another file there, which new programs load. The old file stays armed for
  * programs that run. */
 static void finder_files_check(struct gp_finder *finder)
 {
     char why[512];
+    uint64_t now = gp_clock_ns();
     for (unsigned i = 0; i < finder->file_count; i++) {
         struct gp_finder_file *file = &finder->files[i];
-        if (finder_file_changed(file) && file->inode && finder_file_arm(finder, file, why, sizeof(why)))
-            gp_agent_log(GP_AGENTLOG_WARNING, "not armed: %s", why);
+        bool is_changed = finder_file_changed(file);
+        if (is_changed)
+            file->pause_ns = 0;
+        if (!file->inode || (!is_changed && (!file->error || now < file->again_ns)))
+            continue;
+        bool again = file->error && !is_changed;
+        if (!finder_file_arm(finder, file, why, sizeof(why))) {
+            file->pause_ns = 0;
+            if (again && finder->discover) /* programs that load it already */
+                gp_discover_sweep(finder->discover);
+            continue;
+        }
+        if (!file->pause_ns) /* the first of a row of tries */
+            gp_agent_log(GP_AGENTLOG_WARNING, "not armed: %s; tried again", why);
+        finder_file_later(file, now);
     }
+}
+
+static unsigned finder_files_unarmed(const struct gp_finder *finder)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < finder->file_count; i++)
+        count += finder->files[i].inode && finder->files[i].error;
+    return count;
 }
 
 static int finder_files(struct gp_finder *finder, char *why, size_t why_bytes)
@@ -109,23 +144,29 @@ static int finder_files(struct gp_finder *finder, char *why, size_t why_bytes)
         finder_file_changed(file);
         if (!finder_file_arm(finder, file, why, why_bytes))
             continue;
-        if (!file->is_installed || file->error == -EACCES) /* -EACCES from the kernel applies to every file */
+        /* -EACCES from the kernel applies to every file; what -EUSERS says ends with another tracer. */
+        if ((!file->is_installed && file->error != -EUSERS) || file->error == -EACCES)
             return file->error == -EACCES ? file->error : -EINVAL;
-        gp_agent_log(GP_AGENTLOG_WARNING, "%s; the agent waits for programs that load another copy", why);
+        gp_agent_log(GP_AGENTLOG_WARNING, "%s; %s", why,
+                     file->inode ? "programs that load it are not counted, and it is tried again"
+                                 : "the agent waits for programs that load another copy");
+        finder_file_later(file, gp_clock_ns());
     }
     return 0;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* Disarms files whose processes have ended. A forked child maps a file without a record, so all
+/* Offers files again whose probe another tracer had, and disarms files whose processes have ended. A forked child maps a file without a record, so all
  * processes are swept before a file is disarmed: at most once a second, and for at most a twentieth
  * of the time. */
 static void finder_idle(struct gp_finder *finder)
 {
     uint64_t now = gp_clock_ns();
-    if (!finder->discover || !gp_libraries_idle(finder->libraries) || now < finder->sweep_ns)
+    bool is_blocked = gp_libraries_blocked(finder->libraries) && now >= finder->again_ns;
+    if (!finder->discover || (!gp_libraries_idle(finder->libraries) && !is_blocked) || now < finder->sweep_ns)
         return;
+    finder->again_ns = now + GP_FINDER_AGAIN_NS;
     bool is_whole = gp_discover_sweep(finder->discover) >= 0;
     uint64_t took = gp_clock_ns() - now;
     finder->sweep_ns = now + (took > GP_FINDER_SECOND / 20 ? took * 20 : GP_FINDER_SECOND);
@@ -136,6 +177,7 @@ static void finder_idle(struct gp_finder *finder)
 static void finder_publish(struct gp_finder *finder, uint64_t round_ns)
 {
     struct gp_finder_count count = {.libraries = gp_libraries_count(finder->libraries),
+                                    .unarmed = finder_files_unarmed(finder),
                                     .is_searching = finder->discover != NULL};
     if (finder->discover)
         count.discover = gp_discover_count(finder->discover);

@@ -129,6 +129,7 @@ struct gp_libraries {
     struct bucket examinations[EXAMINE_BUCKETS], postponed_lines;
     struct gp_hourly armed_lines, disarmed_lines, refused_lines; /* apart: refusals must not hide the others */
     uint64_t refused, postponed;
+    bool blocked;
     bool is_short_logged;
 };
 
@@ -175,11 +176,17 @@ static void library_log(struct gp_hourly *hourly, enum gp_agentlog_level level, 
 
 static bool is_final(int error);
 
+/* The shim, a stand-in, or programs of that name: nothing that could be armed is left out. */
+static bool has_no_probe(int error)
+{
+    return error == -ENOENT || error == -ENOEXEC;
+}
+
 static void refusal_log(struct gp_libraries *l, const struct gp_library_offer *offer, int error, const char *why)
 {
     char name[160], what[400];
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
-    if (error == -ENOENT || error == -ENOEXEC) { /* the shim, or programs of that name: not an error */
+    if (has_no_probe(error)) {
         gp_agent_log(GP_AGENTLOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
         return;
     }
@@ -618,7 +625,7 @@ static int offer_examine(struct gp_libraries *l, const struct gp_library_offer *
 static bool is_final(int error)
 {
     return error != -EBUSY && error != -ESRCH && error != -EAGAIN && error != -ESTALE && error != -ENOMEM &&
-           error != -EMFILE && error != -ENFILE && error != -EINTR;
+           error != -EUSERS && error != -EMFILE && error != -ENFILE && error != -EINTR;
 }
 
 static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offer, const struct gp_candidate *file)
@@ -631,7 +638,8 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row == -EBUSY)
         postponed_log(l, offer);
     else if (row < 0 && row != -ESRCH) {
-        l->refused++;
+        l->refused += !has_no_probe(row) && row != -EUSERS;
+        l->blocked |= row == -EUSERS;
         refusal_log(l, offer, row, why);
     }
     if (row < 0)
@@ -697,8 +705,14 @@ void gp_libraries_disarm_idle(struct gp_libraries *l)
     }
 }
 
+bool gp_libraries_blocked(const struct gp_libraries *l)
+{
+    return l->blocked;
+}
+
 void gp_libraries_sweep_begin(struct gp_libraries *l)
 {
+    l->blocked = false;
     l->sweep++;
 }
 

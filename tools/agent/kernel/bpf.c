@@ -179,6 +179,9 @@ static void sizes_set(struct gpuprof_bpf *skeleton, const struct gp_bpf_options 
     skeleton->rodata->ring_shared_bytes = ring / 2;
     skeleton->rodata->ring_wake_bytes = ring / 16;
     skeleton->rodata->entries_of_container = share_of(processes);
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    skeleton->rodata->agent_start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static int link_multi(int program, const char *path, const struct gp_bpf_probe *probe)
@@ -610,6 +613,11 @@ int gp_bpf_attach(struct gp_bpf *bpf, int fd, const struct gp_bpf_probe *probe, 
     if (link == -EPERM || link == -EACCES)
         return explain(why, why_bytes, link, "no permission to place the probe: %s",
                        bpf->is_multi ? "CAP_PERFMON is needed" : "CAP_SYS_ADMIN is needed below Linux 6.6");
+    if (link == -EINVAL) /* the instruction was checked before, so this is what the kernel says of a second semaphore */
+        return explain(
+            why, why_bytes, -EUSERS,
+            "another tracer (perf, tracefs, bpftrace) has a probe there without the semaphore, and the kernel "
+            "places no second one: end that tracer");
     if (link < 0)
         return explain(why, why_bytes, link, "cannot place the probe: %s", strerror(-link));
     return link;

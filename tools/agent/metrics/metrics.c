@@ -52,6 +52,8 @@ static const struct gp_family agent_families[] = {
     {"gpuprof_values_clamped_total", GP_COUNTER, "Numbers of processes that were out of range.", GP_AT(clamped)},
     {"gpuprof_map_updates_refused_total", GP_COUNTER, "Updates that found no room in a table.", GP_AT(map_full)},
     {"gpuprof_agent_libraries", GP_GAUGE, "Armed copies of the library.", GP_AT(parts.armed)},
+    {"gpuprof_agent_libraries_unarmed", GP_GAUGE,
+     "Named and installed libraries that could not be armed: their programs are not counted.", GP_AT(parts.unarmed)},
     {"gpuprof_agent_libraries_refused_total", GP_COUNTER, "Copies that were refused.", GP_AT(parts.refused)},
     {"gpuprof_agent_libraries_postponed_total", GP_COUNTER, "Files postponed because too many were new at once.",
      GP_AT(parts.postponed)},

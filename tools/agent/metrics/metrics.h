@@ -38,6 +38,7 @@ struct gp_metrics_options {
 
 struct gp_metrics_agent {              /* facts that are not in the tables; -1: unknown */
     int64_t armed, refused, postponed; /* libraries */
+    int64_t unarmed;                   /* named and installed ones that could not be armed: they are tried again */
     int64_t records_lost;              /* mapping records */
     int64_t searching;                 /* 1: copies of the library are found; 0: discovery is stalled */
     int64_t attached, attach_refused;  /* programs, by --attach-containers */
