@@ -248,7 +248,7 @@ static unsigned leaks_compared(const struct gp_recording *recording, const struc
             const struct gp_leak *leak = &leaks->suspects[i];
             if (leak->site != curve.site || leak->device != curve.device || leak->kind != curve.kind)
                 continue;
-            leak_compared(&curve, kept, &trend, leak, leaks->kept + (size_t)i * (curve.points + 1));
+            leak_compared(&curve, kept, &trend, leak, leak->kept);
             cr_assert(grows && (!i || leak[-1].bytes_per_step > leak->bytes_per_step ||
                                 (!(leak[-1].bytes_per_step < leak->bytes_per_step) && leak[-1].site <= leak->site)));
             grows = false;

@@ -77,25 +77,41 @@ int gp_steps_choose(const struct gp_recording *recording, const char *text, stru
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
+/* Why it is not known that a site leaks, though it holds more and more. */
+enum gp_leak_doubt {
+    GP_LEAK_KNOWN,      /* it grows with the steps */
+    GP_LEAK_INSIDE,     /* what repeats is inside one call of a net */
+    GP_LEAK_GENERATION, /* it grew in one call of generate() alone, whose cache becomes longer with each token */
+    GP_LEAK_LOADING,    /* what repeats keeps most of what it takes */
+    GP_LEAK_LAYERS,     /* what repeats is quick, and keeps one block of a few */
+    GP_LEAK_NO_STEPS,   /* no steps were found, or too few: equal parts of the allocations */
+    GP_LEAK_SHORT,      /* it began to grow at the end */
+    GP_LEAK_UNEVEN,     /* it also gives back; its lowest levels rise */
+    GP_LEAK_DOUBTS
+};
 struct gp_leak {
     uint32_t site;
     uint32_t device; /* index in devices */
     uint8_t kind;
+    uint8_t doubt;                  /* enum gp_leak_doubt */
     int64_t live_bytes, live_count; /* at the end of the last step, because programs clean up after it */
     double bytes_per_step;
-    double confidence;                /* 0..1: how well a straight line fits, and how often it grew */
-    double seconds_to_oom;            /* until the device is full at this slope; < 0: unknown, or never */
-    uint64_t oldest_ns;               /* age of its oldest live block at the end of the last step */
-    uint64_t grows_ns;                /* from its first growth after the warm-up to its last */
-    double bytes_per_second;          /* in that time */
+    double confidence;       /* 0..1: how well a straight line fits, and how often it grew; and the doubt */
+    double seconds_to_oom;   /* until a request fails, with all suspects of the device; < 0: unknown, or never */
+    uint64_t oldest_ns;      /* age of its oldest live block at the end of the last step */
+    uint64_t grows_ns;       /* from its first growth after the warm-up to its last */
+    double bytes_per_second; /* in that time */
     int64_t taken_bytes, freed_bytes; /* allocated in the recording, and freed of it before the end of the last step */
+    uint32_t repeats;                 /* steps, or parts of the allocations, that it was judged by */
+    double repeat_kept, repeat_freed; /* blocks of one of them: that outlive the next, and that do not */
+    uint32_t points;                  /* of its curve: one per repeat, or per group of them if they are many */
+    const int64_t *kept;              /* [points + 1]: the least bytes held during each; the last: held at the end */
 };
 struct gp_leaks {
-    uint32_t steps, count;
-    const char *why;           /* the reason if there are no suspects, else "" */
-    uint32_t points;           /* of each suspect's curve: one per step, or per group of steps if they are many */
-    int64_t *kept;             /* [count][points + 1]: the least bytes held during each; the last: held at the end */
-    struct gp_leak suspects[]; /* the largest bytes_per_step first */
+    uint32_t steps;
+    uint32_t count, candidates; /* suspects; after them, sites that leak if something is so that is not known */
+    const char *why;            /* the reason if there are no suspects, else "" */
+    struct gp_leak suspects[];  /* the largest bytes_per_step first; then candidates, the likeliest first */
 };
 /* older_ns: blocks that are younger than this at the end do not count (0: all count).
  * docs/analyses.md has the rule and its thresholds. */
@@ -339,6 +355,7 @@ struct gp_job_rank {
     double growth_per_second;    /* bytes, of the suspects that are likely; 0: none */
     double seconds_to_oom;       /* < 0: unknown, or never */
     char grows[GP_RANK_NAME];    /* the fastest of them; "" */
+    char may_grow[GP_RANK_NAME]; /* without them, the likeliest candidate; "" */
     struct gp_series *allocated; /* the caller's */
     struct gp_rank_site *sites;  /* the caller's; sorted and joined by gp_ranks_find */
     uint32_t site_count;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * flow.c: see flow.h.  Its parts: the flow, what the allocator gives back. */
+ * flow.c: see flow.h.  Its parts: the flow, the walk, polled reserves. */
+#include <analyze/fit.h>
 #include <analyze/flow.h>
 
 #include <base/numbers.h>
@@ -329,59 +330,22 @@ int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struc
 int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, int64_t reserved)
 {
     const struct gp_recording *recording = flow->recording;
-    int64_t total = recording->devices[device].total_bytes, held = reserved, used = 0;
+    int64_t total = recording->devices[device].total_bytes, held = reserved, used = -1, beside = 0;
+    uint64_t context;
     int64_t before = gp_rec_before_at(recording, device, time_ns).bytes;
     for (size_t i = 0; i < recording->sample_count && recording->samples[i].time_ns <= time_ns; i++) {
-        if (recording->samples[i].device == device && recording->samples[i].used_bytes >= 0)
-            used = recording->samples[i].used_bytes;
+        const struct gp_rec_sample *sample = &recording->samples[i];
+        if (sample->device != device || sample->used_bytes < 0)
+            continue;
+        used = sample->used_bytes;
+        /* Contexts and other programs: the process has allocated more since. */
+        beside = sample->reserved_bytes >= 0 && used > sample->reserved_bytes ? used - sample->reserved_bytes : 0;
     }
-    if (before > 0 && __builtin_add_overflow(reserved, before, &held))
+    if (used < 0 && gp_fit_context_find(recording, device, 0, false, &context) == GP_FIT_ESTIMATED)
+        beside = (int64_t)context;
+    GP_RAISE(beside, before);
+    if (__builtin_add_overflow(reserved, beside, &held))
         held = INT64_MAX;
     GP_RAISE(used, held);
     return total <= 0 ? -1 : total > used ? total - used : 0;
-}
-
-/* ---- what the allocator gives back ------------------------------------------------------------------------------- */
-/* Whether steps that were only found in the allocations can be steps. */
-
-/* Most drift with all memory, as a part of the range: a step gives back half of what it takes.  A
- * layer of a forward pass keeps two thirds and more. */
-#define GP_RETURNS_DRIFT 0.5
-
-struct returns_walk {
-    int64_t level, begin, low, high;
-    double moved, range;
-    uint32_t bound;
-};
-
-/* Ends the stretches that end before time_ns. */
-static void returns_bounds(struct returns_walk *walk, const struct gp_steps *steps, uint32_t warm, uint64_t time_ns)
-{
-    for (; walk->bound <= steps->count && steps->bounds_ns[walk->bound] <= time_ns; walk->bound++) {
-        double by = (double)walk->level - (double)walk->begin;
-        if (walk->bound > warm) {
-            walk->moved += by < 0 ? -by : by;
-            walk->range += (double)walk->high - (double)walk->low;
-        }
-        walk->begin = walk->low = walk->high = walk->level;
-    }
-}
-
-bool gp_flow_returns(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm)
-{
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    struct returns_walk to = {0};
-    while (gp_flow_next(&walk, &change)) {
-        if (change.event != GP_REC_NONE)
-            returns_bounds(&to, steps, warm, change.time_ns);
-        if (!(change.what & GP_FLOW_SUMMED))
-            continue;
-        uint64_t bytes = change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
-        to.level = (int64_t)((uint64_t)to.level + bytes); /* sizes of a damaged file may wrap */
-        GP_LOWER(to.low, to.level);
-        GP_RAISE(to.high, to.level);
-    }
-    returns_bounds(&to, steps, warm, UINT64_MAX);
-    return !steps->inside && to.moved <= to.range * GP_RETURNS_DRIFT;
 }

@@ -181,14 +181,25 @@ void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, con
 int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
 /* What is free of the device at a time at which the process has reserved so much; -1: its size is not known.
- * What others use is known from samples, and counts. */
+ * What contexts and others use is known from samples, and counts. */
 int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, int64_t reserved);
 
-/* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a
- * step differs less from what is held at its end than half of how far it moves in between.  A layer
- * of one forward pass keeps its activations, and a program that loads its weights keeps all:
- * neither returns.  warm: steps to leave out. */
-bool gp_flow_returns(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm);
+/* Whether what repeats are steps of the program.  Layers of one forward pass keep their activations, and a program that
+ * loads its weights keeps all: neither is a step, and neither leaks.  warm: repeats to leave out.  docs/analyses.md has
+ * the rules. */
+#define GP_REPEATS_LAYERS 128u /* no pass of a net has more */
+struct gp_repeats {
+    double kept, freed; /* blocks of one repeat: that outlive the next one, and that do not */
+    bool are_steps;     /* told, or none of the following */
+    bool is_inside;     /* of one call of a net, or named as a part of it */
+    bool may_load;      /* it keeps most of what it takes */
+    bool may_be_layers; /* quick, and each keeps one block of a few; if they are fewer than GP_REPEATS_LAYERS */
+};
+struct gp_repeats gp_flow_repeats(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm);
+
+/* When the program only frees any more, as it does when it ends; the end of the recording if it does not.  young_ns: a
+ * block that lived for less is of the last step. */
+uint64_t gp_flow_clean_up(const struct gp_recording *recording, uint64_t young_ns);
 
 /* The analyses of analyze.h on an existing flow. */
 struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,

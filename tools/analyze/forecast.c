@@ -416,7 +416,7 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
             run->now.spare_bytes = run->now.spare_bytes > later ? run->now.spare_bytes - later : 0;
     }
     /* No rhythm was found, or one that memory does not follow. */
-    if (steps->source == GP_STEPS_TIME || (!steps->told && !gp_flow_returns(flow, steps, 1))) {
+    if (steps->source == GP_STEPS_TIME || !gp_flow_repeats(flow, steps, 1).are_steps) {
         run->early =
             (struct gp_forecast_result){.peak_bytes = -1, .step_bytes = -1, .spare_bytes = -1, .seconds_to_oom = -1};
         int64_t headroom = run->now.headroom_bytes;

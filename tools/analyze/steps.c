@@ -5,6 +5,7 @@
  * chooses among those that repeat evenly.  Intervals are counted in events, because a first step
  * that compiles takes a hundred times as long as the others but has as many events.
  */
+#include <analyze/flow.h>
 #include <analyze/internal.h>
 #include <read/common/hash.h>
 #include <read/common/parse.h>
@@ -504,9 +505,24 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     return ok;
 }
 
+/* Where the last stretch of this length ends: what a program only frees when it ends is no work of a step, and neither is
+ * the time after its last block. */
+static uint64_t steps_span(const struct gp_recording *recording, uint64_t length_ns)
+{
+    uint64_t end_ns = gp_flow_clean_up(recording, length_ns), last_ns = recording->begin_ns;
+    for (size_t i = recording->event_count; i-- > 0 && last_ns == recording->begin_ns;)
+        if (recording->events[i].type != GP_EVENT_MARK)
+            last_ns = recording->events[i].time_ns;
+    if (last_ns > recording->begin_ns && end_ns > last_ns && end_ns - last_ns > length_ns)
+        end_ns = last_ns + length_ns;
+    return end_ns > recording->begin_ns ? end_ns - recording->begin_ns : 0;
+}
+
 static struct gp_steps *steps_time(const struct gp_recording *recording)
 {
-    uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
+    uint64_t all = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
+    uint64_t span = steps_span(recording, all / GP_BEAT_STRETCHES);
+    span = span ? span : 1;
     uint32_t count = span < GP_BEAT_STRETCHES ? 1 : GP_BEAT_STRETCHES;
     struct gp_steps *steps = steps_new(count);
     if (!steps)
@@ -550,11 +566,10 @@ static size_t steps_named(const struct gp_recording *recording, const char *name
     return count;
 }
 
-/* Equal stretches from the start of the recording; what is left at the end is no step. */
+/* Equal stretches from the start of the recording; what is left at the end, as the clean-up, is no step. */
 static struct gp_steps *steps_long(const struct gp_recording *recording, uint64_t length_ns)
 {
-    uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 0;
-    uint32_t count = (uint32_t)(span / length_ns);
+    uint32_t count = (uint32_t)(steps_span(recording, length_ns) / length_ns);
     struct gp_steps *steps = steps_new(count);
     if (!steps)
         return NULL;

@@ -120,6 +120,8 @@ static bool ranks_growth(struct gp_job_rank *rank, const struct gp_loaded *loade
         if (leak->seconds_to_oom >= 0 && (rank->seconds_to_oom < 0 || leak->seconds_to_oom < rank->seconds_to_oom))
             rank->seconds_to_oom = leak->seconds_to_oom;
     }
+    if (leaks && leaks->count + leaks->candidates && !rank->grows[0])
+        ranks_name(loaded, leaks->suspects[0].site, rank->may_grow);
     free(leaks);
     return leaks;
 }

@@ -520,7 +520,8 @@ static void judge_leak(struct judge *judge, const struct gp_budget *budget)
     for (uint32_t i = 0; i < leaks->count; i++)
         sum += leaks->suspects[i].bytes_per_step;
     finding->what = gp_gate_text(judge->out, "the growth of memory per step");
-    finding->unknown = !leaks->count && (leaks->steps < 4 || judge->report->steps->source == GP_STEPS_TIME);
+    finding->unknown =
+        !leaks->count && (leaks->steps < 4 || leaks->candidates > 0 || judge->report->steps->source == GP_STEPS_TIME);
     finding->bytes = sum < 9e18 ? (int64_t)(sum + 0.5) : INT64_MAX;
     finding->ok = finding->bytes <= budget->bytes;
     if (!finding->ok)

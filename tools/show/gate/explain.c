@@ -120,6 +120,20 @@ static json_t *explain_grows(struct explain *explain)
     return list;
 }
 
+static json_t *explain_may_grow(struct explain *explain)
+{
+    const struct gp_leaks *leaks = explain->report->leaks;
+    char because[GP_BECAUSE_TEXT];
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < leaks->candidates && i < 2; i++) {
+        const struct gp_leak *leak = &leaks->suspects[leaks->count + i];
+        json_array_append_new(list, json_pack("{s:o,s:f,s:f,s:s}", "name", explain_name(explain->report, leak->site),
+                                              "if_steps_bytes_per_step", leak->bytes_per_step, "confidence",
+                                              leak->confidence, "because", gp_report_because(leak, because)));
+    }
+    return list;
+}
+
 static int64_t explain_reserved(const struct explain *explain)
 {
     int64_t most = 0;
@@ -179,6 +193,8 @@ static void explain_doubts(struct explain *explain)
         explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
     else if (explain->report->leaks->steps < 4)
         explain_say(explain->doubts, "%u steps are too few to see growth", explain->report->leaks->steps);
+    if (explain->report->leaks->candidates && !explain->report->leaks->count)
+        explain_say(explain->doubts, "what may grow is known if the program marks its steps (gpuprof_mark, NVTX)");
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -204,7 +220,7 @@ static json_t *explain_object(struct explain *explain)
     char command[GP_EXPLAIN_NAME];
     gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
                   SIZE_MAX);
-    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema",
+    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema",
                      "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
                      (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
                      gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "bound",
@@ -213,8 +229,8 @@ static json_t *explain_object(struct explain *explain)
                      "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
                      gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
                      (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "grows", grows,
-                     "failed", explain_oom(recording), "helps", explain->helps, "sure",
-                     json_array_size(explain->doubts) ? "partly" : "yes", "doubts", explain->doubts);
+                     "may_grow", explain_may_grow(explain), "failed", explain_oom(recording), "helps", explain->helps,
+                     "sure", json_array_size(explain->doubts) ? "partly" : "yes", "doubts", explain->doubts);
 }
 
 /* Leaves the smallest rows out until it fits. */
@@ -227,8 +243,8 @@ static void explain_fit(json_t *object)
         if (fits)
             return;
         json_t *who = json_object_get(object, "who"), *longest = who;
-        static const char *const others[] = {"helps", "doubts", "grows"};
-        for (size_t i = 0; i < 3 && json_array_size(longest) <= (longest == who ? 2 : 1); i++)
+        static const char *const others[] = {"helps", "doubts", "grows", "may_grow"};
+        for (size_t i = 0; i < 4 && json_array_size(longest) <= (longest == who ? 2 : 1); i++)
             longest = json_object_get(object, others[i]);
         if (json_array_size(longest) <= 1)
             longest = who;
@@ -303,6 +319,17 @@ static const char *print_bound(const json_t *explained)
     return gp_rec_bound_text(bound);
 }
 
+static void print_may_grow(FILE *out, const json_t *explained, size_t grows)
+{
+    const json_t *row, *list = json_object_get(explained, "may_grow");
+    size_t i;
+    json_array_foreach(list, i, row)
+        fprintf(out, "May grow: %s, %.0f %% sure: %s.\n", text_of(row, "name"),
+                100 * json_number_value(json_object_get(row, "confidence")), text_of(row, "because"));
+    if (json_is_array(list) && !i && !grows)
+        fputs("Grows: nothing that was seen.\n", out);
+}
+
 bool gp_explain_print(FILE *out, const json_t *explained)
 {
     char size[GP_SIZE_TEXT], other[GP_SIZE_TEXT], time[GP_SIZE_TEXT];
@@ -330,8 +357,7 @@ bool gp_explain_print(FILE *out, const json_t *explained)
         fprintf(out, "Grows: %s by %s per step, %.0f %% sure.\n", text_of(row, "name"),
                 gp_size_text(size, (int64_t)json_number_value(json_object_get(row, "bytes_per_step"))),
                 100 * json_number_value(json_object_get(row, "confidence")));
-    if (json_is_array(json_object_get(explained, "grows")) && !i)
-        fputs("Grows: nothing that was seen.\n", out);
+    print_may_grow(out, explained, i);
     print_list(out, "Would help: ", json_object_get(explained, "helps"));
     fprintf(out, "Sure: %s", text_of(explained, "sure"));
     print_list(out, ": ", json_object_get(explained, "doubts"));

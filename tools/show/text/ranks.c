@@ -79,16 +79,16 @@ static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *
         gp_rec_format(rank->from_torch, rank->from_rmm), "complete", rank->complete, "missing_events",
         (json_int_t)rank->missing, "events", (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
     json_t *memory = json_pack(
-        "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:I,s:I,s:o}", "device", rank->device, "devices",
+        "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:s,s:I,s:I,s:o}", "device", rank->device, "devices",
         (int)rank->device_count, "device_name", rank->device_name, "total_bytes", ranks_known(rank->total_bytes),
         "allocated_peak_bytes", (json_int_t)rank->peak_bytes, "above_median_bytes",
         (json_int_t)(rank->peak_bytes - all->median_bytes), "peak_ns",
         (json_int_t)(rank->peak_bytes ? rank->peak_ns + rank->shift_ns : 0), "allocated_end_bytes",
         (json_int_t)rank->end_bytes, "reserved_peak_bytes", (json_int_t)rank->reserved_peak_bytes, "headroom_bytes",
         ranks_known(rank->headroom_bytes), "growth_bytes_per_second", rank->growth_per_second, "seconds_to_oom",
-        rank->seconds_to_oom < 0 ? json_null() : json_real(rank->seconds_to_oom), "grows", rank->grows, "begin_ns",
-        (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns", (json_int_t)(rank->end_ns + rank->shift_ns), "curve",
-        curve ? ranks_curve(all, rank) : json_null());
+        rank->seconds_to_oom < 0 ? json_null() : json_real(rank->seconds_to_oom), "grows", rank->grows, "may_grow",
+        rank->may_grow, "begin_ns", (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns",
+        (json_int_t)(rank->end_ns + rank->shift_ns), "curve", curve ? ranks_curve(all, rank) : json_null());
     if (!row || !memory || json_object_update(row, memory) != 0) {
         json_decref(row);
         row = NULL;
@@ -179,6 +179,8 @@ static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *
                 gp_size_text(end, rank->end_bytes), ranks_on(page, i ? "" : GP_RANKS_OFF));
         if (rank->growth_per_second > 0)
             fprintf(page->out, "  %s/s: %s", gp_size_text(growth, (int64_t)rank->growth_per_second), rank->grows);
+        else if (rank->may_grow[0])
+            fprintf(page->out, "  may be: %s", rank->may_grow);
         if (rank->ooms)
             fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
                     rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));

@@ -524,12 +524,12 @@ json_t *gp_report_document(const struct gp_report *report)
     for (uint32_t d = 0; ok && d < report->recording->device_count; d++)
         ok = json_array_append_new(devices, report_device(report, d)) == 0;
     if (ok)
-        object =
-            json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
-                      report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
-                      report->leaks->why, "suspects", gp_report_suspects(report), "churn",
-                      gp_report_churn_part(report, false), "marks", report_marks(report), "ooms", report_ooms(report),
-                      "oom", report_oom_text(report), "oom_holders", report_oom_holders(report));
+        object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o,s:o},s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1",
+                           "recording", report_recording(report), "devices", devices, "steps", report_steps(report),
+                           "leaks", "why", report->leaks->why, "suspects", gp_report_suspects(report), "candidates",
+                           gp_report_candidates(report), "churn", gp_report_churn_part(report, false), "marks",
+                           report_marks(report), "ooms", report_ooms(report), "oom", report_oom_text(report),
+                           "oom_holders", report_oom_holders(report));
     json_decref(devices);
     if (object && report_sites(report, object))
         return object;

@@ -76,12 +76,70 @@ const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE
     return text;
 }
 
+const char *gp_report_because(const struct gp_leak *leak, char text[GP_BECAUSE_TEXT])
+{
+    char keeps[GP_SIZE_TEXT], rate[GP_SIZE_TEXT], repeat[96], steps[96];
+    gp_size_text(keeps, (int64_t)leak->bytes_per_step);
+    gp_size_text(rate, (int64_t)leak->bytes_per_second);
+    snprintf(repeat, sizeof(repeat), "each of %u repeats keeps %.3g and frees %.3g blocks", leak->repeats,
+             leak->repeat_kept, leak->repeat_freed);
+    snprintf(steps, sizeof(steps), "If these are steps, it keeps %s of each", keeps);
+    switch ((enum gp_leak_doubt)leak->doubt) {
+    case GP_LEAK_INSIDE:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "%s, inside one call of a net. %s; if they are layers of one pass, it does not leak", repeat, steps);
+        break;
+    case GP_LEAK_GENERATION:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "it grew in one call of generate() alone. If it stays after that, it keeps %s of each token; if it is "
+                 "the cache of that call, it does not leak",
+                 keeps);
+        break;
+    case GP_LEAK_LOADING:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "%s, and keeps most of its memory. %s; if they are layers of one pass or weights that are loaded, it "
+                 "does not leak",
+                 repeat, steps);
+        break;
+    case GP_LEAK_LAYERS:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "%s, as quickly as layers do. %s; if they are layers of one pass, it does not leak", repeat, steps);
+        break;
+    case GP_LEAK_NO_STEPS:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "no steps are known, and it holds more after each of %u parts of the recording. If the program goes "
+                 "on so, it keeps %s/s; if it is loading or in one pass, it does not leak",
+                 leak->repeats, rate);
+        break;
+    case GP_LEAK_SHORT:
+        snprintf(
+            text, GP_BECAUSE_TEXT,
+            "it began to grow in the last of %u steps. If it goes on so, it keeps %s of each; if it fills once, it "
+            "does not leak",
+            leak->repeats, keeps);
+        break;
+    case GP_LEAK_UNEVEN:
+        snprintf(text, GP_BECAUSE_TEXT,
+                 "it also falls, but to a higher level each time. If that goes on, it keeps %s of each step; if it has "
+                 "a limit, it does not leak",
+                 keeps);
+        break;
+    default:
+        snprintf(text, GP_BECAUSE_TEXT, "it holds more with every step");
+        break;
+    }
+    return text;
+}
+
 const char *gp_report_missing(const struct gp_report *report)
 {
-    return report->steps->source == GP_STEPS_TIME
-               ? "steps, without which a program that is still loading looks the same. Mark each step with "
-                 "gpuprof_mark(\"step\") or an NVTX range, or give its length (--step=350ms)."
-               : NULL;
+    if (report->steps->source == GP_STEPS_TIME)
+        return "steps, without which a program that is still loading looks the same. Mark each step with "
+               "gpuprof_mark(\"step\") or an NVTX range, or give its length (--step=350ms).";
+    if (report->leaks && !report->leaks->count && report->leaks->candidates)
+        return "the name of a step, without which layers of one pass look the same. Mark each step with "
+               "gpuprof_mark(\"step\") or an NVTX range, or give its length (--step=350ms).";
+    return NULL;
 }
 
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site)
@@ -163,13 +221,12 @@ static json_t *json_add_callers(const struct gp_report *report, json_t *list, bo
     return list;
 }
 
-/* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */
-static uint32_t report_grew(const struct gp_leaks *leaks, uint32_t suspect)
+/* In how many of its points the memory of the site grew. */
+static uint32_t report_grew(const struct gp_leak *leak)
 {
-    const int64_t *kept = leaks->kept + (size_t)suspect * (leaks->points + 1);
     uint32_t grew = 0;
-    for (uint32_t k = 0; k < leaks->points; k++)
-        grew += kept[k + 1] > kept[k];
+    for (uint32_t k = 0; k < leak->points; k++)
+        grew += leak->kept[k + 1] > leak->kept[k];
     return grew;
 }
 
@@ -187,43 +244,59 @@ json_t *gp_report_use(const struct gp_report *report, uint32_t site)
     return use ? json_string(gp_use_name((enum gp_use)(use - 1))) : json_null();
 }
 
+static json_t *report_leak(const struct gp_report *report, const struct gp_leak *leak, uint32_t rank)
+{
+    char evidence[GP_EVIDENCE_TEXT], because[GP_BECAUSE_TEXT];
+    json_t *curve = json_array(),
+           *row = json_pack("{s:I,s:I}", "rank", (json_int_t)rank, "site", (json_int_t)leak->site);
+    if (!row || !curve) {
+        json_decref(row);
+        json_decref(curve);
+        return NULL;
+    }
+    gp_report_add_place(report, row, leak->site);
+    json_object_set_new(row, "device", gp_report_device_name(report, leak->device));
+    json_object_set_new(row, "kind", json_string(gp_kind_name(leak->kind)));
+    json_object_set_new(row, "live_bytes", json_integer(leak->live_bytes));
+    json_object_set_new(row, "live_count", json_integer(leak->live_count));
+    json_object_set_new(row, "bytes_per_step", json_real(leak->bytes_per_step));
+    json_object_set_new(row, "confidence", json_real(leak->confidence));
+    json_object_set_new(row, "bytes_per_second", json_real(leak->bytes_per_second));
+    json_object_set_new(row, "grows_seconds", json_real((double)leak->grows_ns / 1e9));
+    json_object_set_new(row, "allocated_bytes", json_integer(leak->taken_bytes));
+    json_object_set_new(row, "freed_bytes", json_integer(leak->freed_bytes));
+    json_object_set_new(row, "evidence", json_string(gp_report_evidence(leak, evidence)));
+    json_object_set_new(row, "missing", gp_json_text(gp_report_missing(report)));
+    json_object_set_new(row, "seconds_to_oom",
+                        leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom));
+    json_object_set_new(row, "oldest_seconds", json_real((double)leak->oldest_ns / 1e9));
+    for (uint32_t k = 0; k <= leak->points; k++)
+        json_array_append_new(curve, json_integer(leak->kept[k]));
+    json_object_set_new(row, "live_bytes_at_bounds", curve);
+    json_object_set_new(row, "grew", json_integer(report_grew(leak)));
+    json_object_set_new(row, "chances", json_integer(leak->points));
+    if (leak->doubt) {
+        json_object_set_new(row, "if_steps_bytes_per_step", json_real(leak->bytes_per_step));
+        json_object_set_new(row, "because", json_string(gp_report_because(leak, because)));
+    }
+    return row;
+}
+
 json_t *gp_report_suspects(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
     json_t *list = json_array();
-    for (uint32_t i = 0; i < leaks->count; i++) {
-        const struct gp_leak *leak = &leaks->suspects[i];
-        char evidence[GP_EVIDENCE_TEXT];
-        json_t *curve = json_array(),
-               *suspect = json_pack("{s:I,s:I}", "rank", (json_int_t)i + 1, "site", (json_int_t)leak->site);
-        if (!suspect) {
-            json_decref(list);
-            json_decref(curve);
-            return NULL;
-        }
-        gp_report_add_place(report, suspect, leak->site);
-        json_object_set_new(suspect, "device", gp_report_device_name(report, leak->device));
-        json_object_set_new(suspect, "kind", json_string(gp_kind_name(leak->kind)));
-        json_object_set_new(suspect, "live_bytes", json_integer(leak->live_bytes));
-        json_object_set_new(suspect, "live_count", json_integer(leak->live_count));
-        json_object_set_new(suspect, "bytes_per_step", json_real(leak->bytes_per_step));
-        json_object_set_new(suspect, "confidence", json_real(leak->confidence));
-        json_object_set_new(suspect, "bytes_per_second", json_real(leak->bytes_per_second));
-        json_object_set_new(suspect, "grows_seconds", json_real((double)leak->grows_ns / 1e9));
-        json_object_set_new(suspect, "allocated_bytes", json_integer(leak->taken_bytes));
-        json_object_set_new(suspect, "freed_bytes", json_integer(leak->freed_bytes));
-        json_object_set_new(suspect, "evidence", json_string(gp_report_evidence(leak, evidence)));
-        json_object_set_new(suspect, "missing", gp_json_text(gp_report_missing(report)));
-        json_object_set_new(suspect, "seconds_to_oom",
-                            leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom));
-        json_object_set_new(suspect, "oldest_seconds", json_real((double)leak->oldest_ns / 1e9));
-        for (uint32_t k = 0; k <= leaks->points; k++)
-            json_array_append_new(curve, json_integer(leaks->kept[(size_t)i * (leaks->points + 1) + k]));
-        json_object_set_new(suspect, "live_bytes_at_bounds", curve);
-        json_object_set_new(suspect, "grew", json_integer(report_grew(leaks, i)));
-        json_object_set_new(suspect, "chances", json_integer(leaks->points));
-        json_array_append_new(list, suspect);
-    }
+    for (uint32_t i = 0; i < leaks->count; i++)
+        json_array_append_new(list, report_leak(report, &leaks->suspects[i], i + 1));
+    return json_add_callers(report, list, true);
+}
+
+json_t *gp_report_candidates(const struct gp_report *report)
+{
+    const struct gp_leaks *leaks = report->leaks;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < leaks->candidates; i++)
+        json_array_append_new(list, report_leak(report, &leaks->suspects[leaks->count + i], i + 1));
     return json_add_callers(report, list, true);
 }
 
@@ -231,10 +304,11 @@ json_t *gp_report_leaks_json(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
     char rhythm[GP_RHYTHM_TEXT];
-    return json_pack("{s:s,s:I,s:s,s:s,s:f,s:s,s:s,s:o}", "schema", "gpuprof.leaks/1", "steps",
+    return json_pack("{s:s,s:I,s:s,s:s,s:f,s:s,s:s,s:o,s:o}", "schema", "gpuprof.leaks/1", "steps",
                      (json_int_t)leaks->steps, "step_source", gp_report_step_source(report), "step_name",
                      report->steps->name, "step_seconds", (double)report->steps->length_ns / 1e9, "step_rhythm",
-                     gp_report_rhythm(report, rhythm), "why", leaks->why, "suspects", gp_report_suspects(report));
+                     gp_report_rhythm(report, rhythm), "why", leaks->why, "suspects", gp_report_suspects(report),
+                     "candidates", gp_report_candidates(report));
 }
 
 /* A document with one object per device. */

@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Leak suspects on one screen, with room for the lines around them.  Tables show twice as many
- * rows. */
+/* Rows of half a screen.  Tables show twice as many. */
 #define GP_PAGE_ROWS 15u
 /* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
@@ -33,27 +32,16 @@ static void page_compare(struct gp_page_names *names, const struct gp_report *re
     gp_symbols_callees(report->symbols, names->sites, names->count, names->callees);
 }
 
-/* The function stands out; the file and what distinguishes the site from others are dim. */
 static void page_site(const struct gp_text_page *page, const struct gp_report *report,
                       const struct gp_page_names *names, uint32_t i, int used)
 {
-    char label[256];
-    size_t room = page->whole ? sizeof(label) : (size_t)gp_text_room(page, used) + 1;
-    size_t large = gp_symbols_line(report->symbols, names->sites[i], names->callers[i], names->callees[i], label,
-                                   room < sizeof(label) ? room : sizeof(label));
-    fprintf(page->out, "%s%.*s%s%s%s%s", gp_text_on(page, GP_BOLD), (int)large, label, gp_text_on(page, GP_OFF),
-            gp_text_on(page, GP_DIM), label + large, gp_text_on(page, GP_OFF));
+    gp_text_site(page, report, names->sites[i], names->callers[i], names->callees[i], used);
 }
 
 static double page_since(const struct gp_report *report, uint64_t time_ns)
 {
     uint64_t begin = report->recording->begin_ns;
     return time_ns > begin ? (double)(time_ns - begin) / 1e9 : 0;
-}
-
-static const char *page_plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
 }
 
 static void page_device(const struct gp_text_page *page, const struct gp_report *report, uint32_t device, bool blank)
@@ -324,137 +312,16 @@ void gp_text_peak(const struct gp_text_page *page, const struct gp_report *repor
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-static void page_step_line(const struct gp_text_page *page, const struct gp_report *report)
-{
-    const struct gp_steps *steps = report->steps;
-    char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
-    gp_seconds_text(each, (double)steps->length_ns / 1e9);
-    fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_text_on(page, GP_DIM), steps->count, page_plural(steps->count),
-            each, gp_report_rhythm(report, rhythm), gp_text_on(page, GP_OFF));
-}
-
-/* What a run of frames that a reader does not need is called. */
-static const char *page_run_name(const struct gp_frame_text *frame)
-{
-    return frame->role == GP_ROLE_INTERPRETER ? "python" : frame->role == GP_ROLE_START ? "libc" : "libraries";
-}
-
-static bool page_is_users(const struct gp_frame_text *frame)
-{
-    return frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
-}
-
-/* Prints a stack, innermost frame first: in bold the one that names the site, the user's own as
- * they are, others dim. Several of a kind in a row are one line. At most `rows` lines follow the
- * name. */
-static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
-{
-    const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
-    uint32_t count = gp_symbols_site(report->symbols, site, &frames), place = (uint32_t)(name - frames);
-    for (uint32_t i = 0, lines = 0, end; i < count; i = end) {
-        char label[256];
-        const char *what = page_run_name(&frames[i]);
-        bool users = page_is_users(&frames[i]) || i == place;
-        for (end = i + 1; !users && end < count && end != place && !page_is_users(&frames[end]) &&
-                          page_run_name(&frames[end]) == what;)
-            end++;
-        if (lines++ == rows && i > place) {
-            fprintf(page->out, "       %s... %u more frames%s\n", gp_text_on(page, GP_DIM), count - i,
-                    gp_text_on(page, GP_OFF));
-            return;
-        }
-        lines -= i <= place;
-        if (end - i > 1)
-            snprintf(label, sizeof(label), "... %u frames of %s", end - i, what);
-        else
-            gp_frame_label(&frames[i], label, sizeof(label));
-        fprintf(page->out, "       %s", gp_text_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
-        gp_text_cut(page, label, gp_text_width(page) - 8);
-        fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
-    }
-}
-
-/* Names the first suspects; most <= GP_PAGE_ROWS.  A name must be distinct among all sites of the
- * recording, not only among the suspects: the reader looks for it in the program. */
-static void page_name_suspects(struct gp_page_names *names, const struct gp_report *report, uint32_t most)
-{
-    const struct gp_leaks *leaks = report->leaks;
-    uint32_t count = report->recording->site_count;
-    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
-    const struct gp_frame_text **found = calloc(2 * (count + 1ul), sizeof(*found)), **callees = found + count;
-    *names = (struct gp_page_names){.count = leaks->count < most ? leaks->count : most};
-    for (uint32_t i = 0; sites && i < count; i++)
-        sites[i] = i;
-    if (sites && found && names->count) {
-        gp_symbols_callers(report->symbols, sites, count, found);
-        gp_symbols_callees(report->symbols, sites, count, callees);
-    }
-    for (uint32_t i = 0; i < names->count; i++) {
-        uint32_t site = names->sites[i] = leaks->suspects[i].site;
-        names->callers[i] = found && site < count ? found[site] : NULL;
-        names->callees[i] = found && site < count ? callees[site] : NULL;
-    }
-    free(sites);
-    free(found);
-}
-
-static void page_suspect(const struct gp_text_page *page, const struct gp_report *report,
-                         const struct gp_page_names *names, uint32_t i, uint32_t frames)
-{
-    const struct gp_leaks *leaks = report->leaks;
-    const struct gp_leak *leak = &leaks->suspects[i];
-    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
-    char evidence[GP_EVIDENCE_TEXT], text[512];
-    const uint32_t points = leaks->points + 1;
-    bool timed = report->steps->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
-    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, gp_text_on(page, GP_RED),
-            gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
-            timed ? "second" : "step", gp_text_on(page, GP_OFF));
-    page_site(page, report, names, i, 28);
-    fprintf(page->out, "\n     ");
-    gp_text_spark(page, leaks->kept + (size_t)i * points, points, 24);
-    fputs("  ", page->out);
-    int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
-                        gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
-                        gp_report_what(report, leak->site, leak->kind),
-                        gp_seconds_text(age, (double)leak->oldest_ns / 1e9), page->whole ? "\n     " : "; ");
-    if (!timed)
-        used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);
-    used += snprintf(text + used, sizeof(text) - (size_t)used, "%s", gp_report_evidence(leak, evidence));
-    if (leak->seconds_to_oom >= 0)
-        snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
-                 gp_seconds_text(oom, leak->seconds_to_oom));
-    gp_text_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
-    fputc('\n', page->out);
-    if (frames)
-        page_stack(page, report, leak->site, frames);
-}
-
-/* The line about the steps, then the first suspects, each with `frames` frames of its stack. */
-static void page_growth(const struct gp_text_page *page, const struct gp_report *report, uint32_t most, uint32_t frames)
-{
-    struct gp_page_names names;
-    page_step_line(page, report);
-    if (report->leaks->count == 0)
-        fprintf(page->out, "no suspects: %s\n", report->leaks->why);
-    page_name_suspects(&names, report, most);
-    for (uint32_t i = 0; i < names.count; i++) {
-        if (frames)
-            fputc('\n', page->out);
-        page_suspect(page, report, &names, i, frames);
-    }
-}
-
 void gp_text_leaks(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
     gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
-    page_growth(page, report, GP_PAGE_ROWS, 8);
+    gp_text_growth(page, report, GP_PAGE_ROWS, 8);
     if (leaks->count > GP_PAGE_ROWS)
         fprintf(page->out, "\n%u more suspects: use --json to list them\n", leaks->count - GP_PAGE_ROWS);
-    const char *missing = leaks->count ? gp_report_missing(report) : NULL;
+    const char *missing = leaks->count || leaks->candidates ? gp_report_missing(report) : NULL;
     if (missing) { /* a line for each sentence */
         size_t sentence = strcspn(missing, ".") + 1;
         fprintf(page->out, "\nMissing: %.*s\n%s\n", (int)sentence, missing, missing + sentence + 1);
@@ -468,7 +335,7 @@ void gp_text_churn(const struct gp_text_page *page, const struct gp_report *repo
     char took[GP_SIZE_TEXT];
     const struct gp_churn *churn = report->churn;
     gp_text_warnings(page, report);
-    page_step_line(page, report);
+    gp_text_step_line(page, report);
     fprintf(page->out,
             "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f per step\n\n",
             churn->pairs, churn->allocations, churn->pairs_per_step);
@@ -679,7 +546,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
-            page_plural(r->event_count), gp_text_on(page, GP_OFF));
+            gp_text_plural(r->event_count), gp_text_on(page, GP_OFF));
     gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
@@ -704,7 +571,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
         }
     }
     gp_text_heading(page, "growth", true);
-    page_growth(page, report, 5, 0);
+    gp_text_growth(page, report, 5, 0);
     if (report->leaks->count > 5)
         fprintf(page->out, "%u more suspects: run 'gpuprof leaks' to list them\n", report->leaks->count - 5);
 }
@@ -736,7 +603,7 @@ static void page_diff_site(const struct gp_text_page *page, const struct gp_repo
     gp_symbols_line(report->symbols, site, caller, NULL, label, room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s\n", label);
     if (frames)
-        page_stack(page, report, site, frames);
+        gp_text_stack(page, report, site, frames);
 }
 
 static void page_diff_row(const struct gp_text_page *page, const struct gp_diff_row *row)

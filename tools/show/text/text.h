@@ -41,9 +41,13 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
 /* What speaks for a suspect: "grows for 9.8 s at 3.1 MiB/s; nothing of it was freed". */
 #define GP_EVIDENCE_TEXT 128
 const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT]);
+/* Why a candidate is no suspect, and what it means if it is one. */
+#define GP_BECAUSE_TEXT 320
+const char *gp_report_because(const struct gp_leak *leak, char text[GP_BECAUSE_TEXT]);
 /* What the finding of the suspects lacks; NULL if nothing. */
 const char *gp_report_missing(const struct gp_report *report);
 json_t *gp_report_suspects(const struct gp_report *report);
+json_t *gp_report_candidates(const struct gp_report *report);
 /* frames: with the whole stack of each site, which the report has in its list of sites. */
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
 /* Fills callers[] (one per site of the recording) with the frame that tells each site from all others
@@ -88,6 +92,11 @@ struct gp_text_page {
 void gp_text_summary(const struct gp_text_page *page, const struct gp_report *report);
 /* Each reads the part of its name; fragmentation also GP_REPORT_SERIES, reconcile GP_REPORT_BILL. */
 void gp_text_leaks(const struct gp_text_page *page, const struct gp_report *report);
+/* The line about the steps, then the first suspects (at most `most`) and candidates, each with `frames`
+ * frames of its stack. */
+void gp_text_growth(const struct gp_text_page *page, const struct gp_report *report, uint32_t most, uint32_t frames);
+/* "99 steps of 20 ms: calls of an optimizer's step on the stacks" */
+void gp_text_step_line(const struct gp_text_page *page, const struct gp_report *report);
 void gp_text_peak(const struct gp_text_page *page, const struct gp_report *report);
 void gp_text_churn(const struct gp_text_page *page, const struct gp_report *report);
 void gp_text_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
@@ -99,6 +108,17 @@ void gp_text_imported(const struct gp_text_page *page, const struct gp_report *r
 bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *report);
 /* Of these, what a trace of PyTorch or a log does not know (tracenotes.c).  note: begins each line. */
 void gp_text_before(const struct gp_text_page *page, const struct gp_recording *r, const char *note);
+
+/* "s" for more than one. */
+const char *gp_text_plural(uint64_t count);
+/* The name of a site, after `used` columns of the line.  The function stands out; the file and the caller
+ * and callee that distinguish it from other sites are dim. */
+void gp_text_site(const struct gp_text_page *page, const struct gp_report *report, uint32_t site,
+                  const struct gp_frame_text *caller, const struct gp_frame_text *callee, int used);
+/* Prints a stack, innermost frame first: in bold the one that names the site, the user's own as
+ * they are, others dim.  Several of a kind in a row are one line.  At most `rows` lines follow the
+ * name. */
+void gp_text_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows);
 
 /* The parts of a peak, one line for each, at most `rows` and at most 30. */
 void gp_text_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,

@@ -101,3 +101,19 @@ void gp_text_spark(const struct gp_text_page *page, const int64_t *values, uint3
             fputc(ascii[level], page->out);
     }
 }
+
+const char *gp_text_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+void gp_text_site(const struct gp_text_page *page, const struct gp_report *report, uint32_t site,
+                  const struct gp_frame_text *caller, const struct gp_frame_text *callee, int used)
+{
+    char label[256];
+    size_t room = page->whole ? sizeof(label) : (size_t)gp_text_room(page, used) + 1;
+    size_t large =
+        gp_symbols_line(report->symbols, site, caller, callee, label, room < sizeof(label) ? room : sizeof(label));
+    fprintf(page->out, "%s%.*s%s%s%s%s", gp_text_on(page, GP_BOLD), (int)large, label, gp_text_on(page, GP_OFF),
+            gp_text_on(page, GP_DIM), label + large, gp_text_on(page, GP_OFF));
+}

@@ -34,25 +34,32 @@ function suspectName(suspect, model) {
     return suspect.function ? `${suspect.function}${place ? ` (${place})` : ""}` : model.siteName(suspect.site);
 }
 
-export function leaks(model) {
-    const suspects = model.leaks.suspects;
-    if (!suspects.length) return { empty: `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}. The analysis covers ${stepWords(model)}.`, redraw() {}, destroy() {} };
-    const steepest = Math.max(...suspects.map((s) => s.bytes_per_step), 1);
-    const columns = [
+function columnsOf(model, rows, candidates) {
+    const steepest = Math.max(...rows.map((s) => s.bytes_per_step), 1);
+    return [
         { name: "#", number: true, value: (s) => s.rank },
         { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), csv: (s) => suspectName(s, model), class: "wide" },
         { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device) },
-        { name: "Growth per step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
+        { name: candidates ? "Growth, if these are steps" : "Growth per step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
         { name: "At each step", value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },
         { name: "Holds now", number: true, value: (s) => s.live_bytes, show: (s) => bytes(s.live_bytes), title: (s) => exact(s.live_bytes) },
         { name: "Blocks", number: true, value: (s) => s.live_count, show: (s) => count(s.live_count) },
-        { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
+        !candidates && { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
         { name: "Confidence", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)}, ${percent(s.confidence)}` },
-        { name: "Device full", value: (s) => s.seconds_to_oom, show: (s) => oomWords(s.seconds_to_oom) },
-    ];
+        candidates ? { name: "Why it is not known", value: (s) => s.because, class: "wide" }
+            : { name: "Device full", value: (s) => s.seconds_to_oom, show: (s) => oomWords(s.seconds_to_oom) },
+    ].filter(Boolean);
+}
+
+export function leaks(model) {
+    const { suspects, candidates = [], why } = model.leaks;
+    if (!suspects.length && !candidates.length) return { empty: `No suspect${why ? `: ${why}` : ""}. The analysis covers ${stepWords(model)}.`, redraw() {}, destroy() {} };
+    const said = suspects.length ? `Call sites that hold more with every step, over ${stepWords(model)}. Open a site to see its stack.`
+        : `No suspect: ${why}. The analysis covers ${stepWords(model)}.`;
     return {
-        node: section("growth", "Growth", `Call sites that hold more with every step, over ${stepWords(model)}. Open a site to see its stack.`,
-            table({ caption: "Leak suspects, the fastest growing first", id: "leaks-table", rows: suspects, columns, first: 50 })),
+        node: section("growth", "Growth", said,
+            suspects.length > 0 && table({ caption: "Leak suspects, the fastest growing first", id: "leaks-table", rows: suspects, columns: columnsOf(model, suspects, false), first: 50 }),
+            candidates.length > 0 && table({ caption: "Candidates, which leak if what repeats are steps", id: "candidates-table", rows: candidates, columns: columnsOf(model, candidates, true), first: 10, hideCaption: false })),
         redraw() {}, destroy() {},
     };
 }

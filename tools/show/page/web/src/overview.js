@@ -72,6 +72,8 @@ function peakAnswers(model, device) {
 
 function growthAnswer(model, device) {
     const here = model.leaks.suspects.find((s) => s.device === device.device) || model.leaks.suspects[0];
+    const maybe = (model.leaks.candidates || [])[0];
+    if (!here && maybe) return answer("#candidates-table", "What grows?", `perhaps ${maybe.function || model.shortName(maybe.site)}`, `It is not known: ${maybe.because}.`);
     if (!here) return answer("#growth", "What grows?", "nothing", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
     const end = known(here.seconds_to_oom) ? `At this rate, ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
     return answer("#leaks-table", "What grows?", here.function || model.shortName(here.site),

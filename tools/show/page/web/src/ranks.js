@@ -26,7 +26,7 @@ function figures(doc) {
         box("skew", "Skew of the peaks", bytes(doc.highest_peak_bytes - doc.lowest_peak_bytes), `From ${bytes(doc.lowest_peak_bytes)} to ${bytes(doc.highest_peak_bytes)}; the median is ${bytes(doc.median_peak_bytes)}.`),
         box("more", "The worst holds more at", site && site.excess_bytes > 0 ? site.site : "no call site", site && site.excess_bytes > 0 && `${bytes(site.worst_bytes)}, and ${bytes(site.median_bytes)} on the median rank.`),
         box("ranks", "Least headroom", tight ? `${bytes(tight.headroom_bytes)} on ${rankName(tight)}` : "unknown", tight && `Of the ${bytes(tight.total_bytes)} of its device, above the most that it had reserved.`),
-        box("ranks", "Growth", fastest ? `${plural(growing.length, "rank")} of ${count(doc.ranks.length)}` : "none", fastest && `Fastest: ${rankName(fastest)}, ${bytes(fastest.growth_bytes_per_second)}/s at ${fastest.grows}.`, fastest && known(fastest.seconds_to_oom) && `Its device is full in about ${rough(fastest.seconds_to_oom)}.`));
+        box("ranks", "Growth", fastest ? `${plural(growing.length, "rank")} of ${count(doc.ranks.length)}` : doc.ranks.some((r) => r.may_grow) ? "not known" : "none", fastest && `Fastest: ${rankName(fastest)}, ${bytes(fastest.growth_bytes_per_second)}/s at ${fastest.grows}.`, fastest && known(fastest.seconds_to_oom) && `Its device is full in about ${rough(fastest.seconds_to_oom)}.`));
 }
 
 function title(doc) {
@@ -77,7 +77,7 @@ function ranks(doc) {
             { name: "Rank", value: (r) => r.rank, show: (r) => String(r.rank), title: (r) => r.file }, several && { name: "Machine", value: (r) => r.host, class: "clip" }, devices && { name: "Device", number: true, value: (r) => r.device },
             size("Peak", (r) => r.allocated_peak_bytes, { bar: (r) => r.allocated_peak_bytes / most }),
             size("Off median", (r) => r.above_median_bytes, { show: (r) => signed(r.above_median_bytes) }), size("Reserved", (r) => r.reserved_peak_bytes), size("Headroom", (r) => r.headroom_bytes), size("At the end", (r) => r.allocated_end_bytes),
-            { name: "Growth", value: (r) => r.growth_bytes_per_second, show: (r) => (r.growth_bytes_per_second > 0 ? `${bytes(r.growth_bytes_per_second)}/s at ${r.grows}` : NONE), class: "wide" },
+            { name: "Growth", value: (r) => r.growth_bytes_per_second, show: (r) => (r.growth_bytes_per_second > 0 ? `${bytes(r.growth_bytes_per_second)}/s at ${r.grows}` : r.may_grow ? `perhaps at ${r.may_grow}` : NONE), class: "wide" },
             doc.ranks.some((r) => r.ooms > 0) && { name: "Out of memory", number: true, value: (r) => r.ooms },
         ].filter(Boolean) }));
 }
