@@ -584,7 +584,7 @@ static struct gp_leaks *leak_search(const struct gp_flow *flow, const struct gp_
 /* Equal numbers of allocations, until the clean-up.  *out NULL: too few.  False: out of memory. */
 static bool leak_parts(const struct gp_recording *recording, struct gp_steps **out)
 {
-    uint64_t span = recording->end_ns - recording->begin_ns, end_ns = gp_flow_clean_up(recording, span / GP_LEAK_PARTS);
+    uint64_t end_ns = gp_flow_clean_up(recording, UINT64_MAX);
     size_t allocs = 0, seen = 0;
     for (size_t i = 0; i < recording->event_count && recording->events[i].time_ns < end_ns; i++)
         allocs += recording->events[i].type == GP_EVENT_ALLOC;

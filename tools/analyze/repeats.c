@@ -106,12 +106,18 @@ struct gp_repeats gp_flow_repeats(const struct gp_flow *flow, const struct gp_st
 
 /* An allocation among the frees of the clean-up counts as so many frees less. */
 #define GP_CLEAN_UP_ALLOC 16
+/* A block that lived for this part of the program's work is not of the last step. */
+#define GP_CLEAN_UP_PARTS 20u
 
 uint64_t gp_flow_clean_up(const struct gp_recording *recording, uint64_t young_ns)
 {
+    size_t count = recording->event_count;
+    uint64_t works_ns = count ? recording->events[count - 1].time_ns - recording->events[0].time_ns : 0;
     int64_t score = 0, best = 0;
     uint64_t start_ns = recording->end_ns, freed = 0, best_freed = 0, live = 0;
-    for (size_t i = recording->event_count; i-- > 0;) {
+    if (young_ns > works_ns / GP_CLEAN_UP_PARTS)
+        young_ns = works_ns / GP_CLEAN_UP_PARTS;
+    for (size_t i = count; i-- > 0;) {
         const struct gp_rec_event *event = &recording->events[i];
         uint32_t peer = recording->peer[i];
         score -= event->type == GP_EVENT_ALLOC ? GP_CLEAN_UP_ALLOC : 0;

@@ -505,16 +505,16 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     return ok;
 }
 
-/* Where the last stretch of this length ends: what a program only frees when it ends is no work of a step, and neither is
- * the time after its last block. */
+/* The part of the recording that steps of this length are cut from.  What a program only frees when it ends is no work of
+ * a step, and neither is the time after its last event. */
 static uint64_t steps_span(const struct gp_recording *recording, uint64_t length_ns)
 {
-    uint64_t end_ns = gp_flow_clean_up(recording, length_ns), last_ns = recording->begin_ns;
-    for (size_t i = recording->event_count; i-- > 0 && last_ns == recording->begin_ns;)
+    uint64_t end_ns = gp_flow_clean_up(recording, length_ns), last_ns = 0;
+    for (size_t i = recording->event_count; i-- > 0 && !last_ns;)
         if (recording->events[i].type != GP_EVENT_MARK)
-            last_ns = recording->events[i].time_ns;
-    if (last_ns > recording->begin_ns && end_ns > last_ns && end_ns - last_ns > length_ns)
-        end_ns = last_ns + length_ns;
+            last_ns = recording->events[i].time_ns + 1;
+    if (last_ns && end_ns > last_ns && end_ns - last_ns > length_ns)
+        end_ns = last_ns;
     return end_ns > recording->begin_ns ? end_ns - recording->begin_ns : 0;
 }
 
