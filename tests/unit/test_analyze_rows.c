@@ -240,10 +240,17 @@ static unsigned leaks_compared(const struct gp_recording *recording, const struc
         curve_kept(&curve, kept);
         curve_before(&curve, point_time(&curve, curve.points), &blocks);
         int64_t warm = curve_before(&curve, point_time(&curve, curve.warm), &warm_blocks);
-        bool grows = gp_trend_find(kept + curve.warm, curve.points + 1 - curve.warm, &trend) &&
+        struct gp_trend later;
+        uint32_t count = curve.points + 1 - curve.warm, flat = 0;
+        while (flat + 1 < count && kept[curve.warm + flat + 1] <= kept[curve.warm + flat])
+            flat++;
+        bool grows = gp_trend_find(kept + curve.warm, count, &trend) &&
                      trend.confidence * (steps->source == GP_STEPS_TIME ? 0.5 : 1) >= 0.4 &&
                      (blocks > warm_blocks || !trend.falls) && kept[curve.points] > warm &&
                      curve.kind != GP_KIND_VIRTUAL && curve.kind != GP_KIND_GRAPH;
+        /* A flat beginning is no part of the line. */
+        if (flat >= count / 8 && gp_trend_find(kept + curve.warm + flat, count - flat, &later))
+            trend.slope = later.slope;
         for (uint32_t i = 0; i < leaks->count; i++) {
             const struct gp_leak *leak = &leaks->suspects[i];
             if (leak->site != curve.site || leak->device != curve.device || leak->kind != curve.kind)

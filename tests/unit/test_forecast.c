@@ -119,6 +119,32 @@ Test(forecast, a_leak_has_an_end)
     }
 }
 
+/* A block that is replaced each second by one that is 10 MiB larger: for a moment there are both.  What is looked at is
+ * what stays, and the peak since. */
+Test(forecast, a_block_that_is_replaced_fails_earlier)
+{
+    const int64_t total = 20 * GIB, by = 10 * MIB;
+    const double fails = (double)total / (2.0 * by); /* seconds */
+    struct gp_forecast forecast;
+    struct gp_forecast_result result;
+    gp_forecast_begin(&forecast, GP_FORECAST_MOMENTS);
+    for (unsigned t = 1; t < fails / 2; t++) {
+        struct gp_forecast_sample sample = {.time_ns = t * SECOND,
+                                            .low = by * t,
+                                            .high = by * (2 * t - 1),
+                                            .last = by * t,
+                                            .allocs = 50 * t,
+                                            .frees = 50 * t,
+                                            .taken_bytes = -1};
+        gp_forecast_feed(&forecast, &sample);
+    }
+    struct gp_forecast_room room = {.device_free_bytes = total - by * (int64_t)(fails / 2), .limit_left_bytes = -1};
+    gp_forecast_find(&forecast, &room, &result);
+    cr_assert_eq(result.verdict, GP_FORECAST_GROWS, "%s", gp_forecast_word(result.verdict));
+    cr_expect_float_eq(result.seconds_to_oom, fails / 2, 0.25 * fails / 2, "%f s for %f", result.seconds_to_oom,
+                       fails / 2);
+}
+
 Test(forecast, loading_and_stopping_and_idling_are_silent)
 {
     struct moments loads = {.base = 0, .rate = 100, .leak_per_s = 100.0 * MIB, .frees = -1};

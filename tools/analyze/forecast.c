@@ -228,40 +228,48 @@ static void forecast_spare(const struct gp_forecast *forecast, struct gp_forecas
 
 /* ---- growth ---------------------------------------------------------------------------------------------------- */
 
-static bool forecast_growth(const struct gp_forecast *forecast, struct gp_forecast_result *result)
+/* *more: by how much what a step holds above what stays grows, in bytes per second: a block that is replaced by a larger
+ * one lives beside it for a moment. */
+static bool forecast_growth(const struct gp_forecast *forecast, struct gp_forecast_result *result, double *more)
 {
-    int64_t lows[GP_FORECAST_POINTS + 1];
+    int64_t lows[GP_FORECAST_POINTS + 1], above[GP_FORECAST_POINTS + 1], high = 0;
     uint32_t warm = forecast->count / 10 > 1 ? forecast->count / 10 : 1, count = 0;
     bool steps = forecast->kind == GP_FORECAST_STEPS;
     uint32_t group = steps ? 1 : (forecast->count - warm + GP_FORECAST_GROUPS - 1) / GP_FORECAST_GROUPS;
     uint32_t used = (forecast->count - warm) / group * group, from = forecast->count - used;
     for (uint32_t i = from; i < forecast->count; i++) {
-        int64_t low = forecast->points[i].low;
-        if ((i - from) % group == 0)
-            lows[count++] = low;
-        else if (low < lows[count - 1])
-            lows[count - 1] = low;
+        const struct gp_forecast_point *point = &forecast->points[i];
+        if ((i - from) % group == 0) {
+            lows[count++] = point->low;
+            high = point->high;
+        }
+        GP_LOWER(lows[count - 1], point->low);
+        GP_RAISE(high, point->high);
+        above[count - 1] = high - lows[count - 1];
     }
-    struct gp_trend trend;
-    if (!gp_trend_find(lows, count, &trend) || trend.confidence < (steps ? GP_FORECAST_SURE : GP_FORECAST_SURE_MOMENTS))
+    struct gp_trend trend, rising;
+    double least = steps ? GP_FORECAST_SURE : GP_FORECAST_SURE_MOMENTS;
+    if (!gp_trend_find(lows, count, &trend) || trend.confidence < least)
         return false;
-    uint64_t span = forecast->points[forecast->count - 1].time_ns - forecast->points[from - 1].time_ns;
+    double span = (double)(forecast->points[forecast->count - 1].time_ns - forecast->points[from - 1].time_ns) / 1e9;
     result->confidence = trend.confidence;
-    result->bytes_per_second = span ? trend.slope * count * 1e9 / (double)span : 0;
+    result->bytes_per_second = span > 0 ? trend.slope * count / span : 0;
     if (result->bytes_per_second > (double)GP_FORECAST_MOST) /* the times of a damaged file */
         result->bytes_per_second = (double)GP_FORECAST_MOST;
+    bool rises = span > 0 && gp_trend_find(above, count, &rising) && rising.confidence >= least;
+    *more = rises ? rising.slope * count / span : 0;
     return result->bytes_per_second > 0;
 }
 
 /* The memory runs out at the highest moment of a step: what stays, and above it what a step takes. */
-static double forecast_seconds(const struct gp_forecast *forecast, const struct gp_forecast_result *result)
+static double forecast_seconds(const struct gp_forecast *forecast, const struct gp_forecast_result *result, double more)
 {
     int64_t stays = forecast->before.low;
     for (uint32_t i = forecast->count - 4; i < forecast->count; i++) /* what grows has five points or more */
         GP_LOWER(stays, forecast->points[i].low);
     double left = (double)result->headroom_bytes + (double)forecast->before.last - (double)stays;
     left -= (double)result->step_bytes;
-    double seconds = left > 0 ? left / result->bytes_per_second : 0;
+    double seconds = left > 0 ? left / (result->bytes_per_second + more) : 0;
     return result->headroom_bytes < 0 || seconds > GP_FORECAST_HORIZON ? -1 : seconds;
 }
 
@@ -297,10 +305,11 @@ void gp_forecast_find(const struct gp_forecast *forecast, const struct gp_foreca
         return;
     forecast_peak(forecast, result);
     forecast_spare(forecast, result);
-    if (forecast->count < 5 || !forecast_growth(forecast, result))
+    double more = 0;
+    if (forecast->count < 5 || !forecast_growth(forecast, result, &more))
         return;
     result->verdict = GP_FORECAST_GROWS;
-    result->seconds_to_oom = forecast_seconds(forecast, result);
+    result->seconds_to_oom = forecast_seconds(forecast, result, more);
 }
 
 const char *gp_forecast_word(enum gp_forecast_verdict verdict)

@@ -29,7 +29,9 @@
 #define GP_LEAK_UNSURE 0.5
 /* Rises that a site needs if it began to grow late, and groups of points whose lowest levels must rise
  * if a curve also falls. */
-#define GP_LEAK_RISES  5u
+#define GP_LEAK_RISES 5u
+/* From this part of the curve on, a flat beginning lowers the slope. */
+#define GP_LEAK_LATE   8u
 #define GP_LEAK_GROUPS 8u
 /* Without steps: parts with equal numbers of allocations, and the fewest allocations of a part. */
 #define GP_LEAK_PARTS 20u
@@ -232,12 +234,12 @@ static void leak_draw(struct gp_leak_search *search)
 /* ---- the judgement ----------------------------------------------------------------------------------------------- */
 
 /* A site that began to grow late has a flat curve before, which is no part of the line. */
-static bool leak_late(const int64_t *values, uint32_t count, struct gp_trend *trend)
+static bool leak_late(const int64_t *values, uint32_t count, uint32_t least, struct gp_trend *trend)
 {
     uint32_t first = 0;
     while (first + 1 < count && values[first + 1] <= values[first])
         first++;
-    return first && gp_trend_find(values + first, count - first, trend);
+    return first >= least && gp_trend_find(values + first, count - first, trend);
 }
 
 /* A site that gives back what it took, but less each time: its lowest levels rise. */
@@ -347,9 +349,12 @@ static bool leak_judge(const struct gp_leak_search *search, uint32_t index, stru
     const int64_t *kept = &search->kept[(size_t)index * (search->points + 1)], *values = kept + search->warm;
     uint32_t site = (uint32_t)(curve->key >> 8), count = search->points + 1 - search->warm;
     enum gp_leak_doubt doubt = leak_doubt(search, curve);
-    struct gp_trend trend;
-    if (!gp_trend_find(values, count, &trend)) {
-        bool late = leak_late(values, count, &trend);
+    struct gp_trend trend, later;
+    if (gp_trend_find(values, count, &trend)) {
+        if (leak_late(values, count, count / GP_LEAK_LATE, &later))
+            trend.slope = later.slope;
+    } else {
+        bool late = leak_late(values, count, 1, &trend);
         if (!late && !leak_uneven(values, count, &trend))
             return false;
         if (doubt == GP_LEAK_KNOWN && !(late && trend.rises >= GP_LEAK_RISES))
