@@ -33,7 +33,7 @@ define testprogram
 	$(Q)$(CC) $(ALL_LDFLAGS) $(standins) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
 endef
 # These run the command itself.
-$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
+$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_leaks $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a

@@ -324,7 +324,13 @@ void gp_text_leaks(const struct gp_text_page *page, const struct gp_report *repo
     const char *missing = leaks->count || leaks->candidates ? gp_report_missing(report) : NULL;
     if (missing) { /* a line for each sentence */
         size_t sentence = strcspn(missing, ".") + 1;
-        fprintf(page->out, "\nMissing: %.*s\n%s\n", (int)sentence, missing, missing + sentence + 1);
+        char text[160];
+        snprintf(text, sizeof(text), "Missing: %.*s", (int)sentence, missing);
+        fputc('\n', page->out);
+        gp_text_phrases(page, text, 0);
+        fputc('\n', page->out);
+        gp_text_phrases(page, missing + sentence + 1, 0);
+        fputc('\n', page->out);
     }
 }
 

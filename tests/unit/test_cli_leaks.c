@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * test_cli_leaks.c: every command that says what grows says the same: `leaks`, `explain`, `report` and `report` of ranks,
+ * as text and as JSON, which the page shows.  Run by the unit tests. */
+#include "cli.h"
+
+#include <lib/leakcorpus.h>
+#include <lib/recsave.h>
+
+static char folder[64];
+
+static void begin(void)
+{
+    find_binary();
+    snprintf(folder, sizeof(folder), "/tmp/gp-cli-leaks.XXXXXX");
+    cr_assert(mkdtemp(folder));
+}
+
+static void end(void)
+{
+    char line[128];
+    snprintf(line, sizeof(line), "rm -rf %s", folder);
+    cr_assert_eq(system(line), 0);
+}
+
+TestSuite(leaks_command, .init = begin, .fini = end, .timeout = 60);
+
+/* The first program of the corpus whose name has this part, in a file. */
+static const char *write_program(const char *part)
+{
+    static char path[2][128];
+    static unsigned next;
+    char *at = path[next++ % 2];
+    struct leak_truth truth;
+    uint32_t i = 0;
+    while (i < leak_corpus_count() && !strstr(leak_corpus_program(i).name, part))
+        i++;
+    cr_assert_lt(i, leak_corpus_count(), "%s", part);
+    snprintf(at, sizeof(path[0]), "%s/%u.gpuprof", folder, i);
+    struct gp_recording *recording = leak_corpus_make(i, 7, &truth);
+    cr_assert_eq(recsave(recording, at), 0);
+    gp_recording_free(recording);
+    return at;
+}
+
+static json_t *json_of(const char *format, const char *file)
+{
+    struct result r = run(format, file, file);
+    json_t *object = json_loads(r.out, 0, NULL);
+    cr_assert(r.status == 0 && object, "%s: %d %s", format, r.status, r.err);
+    free(r.out);
+    free(r.err);
+    return object;
+}
+
+static void expect_row(const json_t *rows, const char *function)
+{
+    const json_t *row = json_array_get(rows, 0);
+    cr_assert(row, "no row");
+    cr_expect_str_eq(json_string_value(json_object_get(row, "function")), function);
+    cr_expect_str_eq(json_string_value(json_object_get(row, "file")), "work.c");
+    cr_expect_eq(json_integer_value(json_object_get(row, "line")), 500);
+    cr_expect_gt(json_real_value(json_object_get(row, "confidence")), 0);
+    cr_expect_gt(json_real_value(json_object_get(row, "bytes_per_step")), 0);
+}
+
+static void expect_grown(const json_t *rows, const char *name)
+{
+    const char *found = json_string_value(json_object_get(json_array_get(rows, 0), "name"));
+    cr_expect(found && strstr(found, name), "%s: %s", name, found ? found : "nothing");
+}
+
+static void expect_not(struct result r, const char *text)
+{
+    cr_expect(r.status == 0 && !strstr(r.out, text), "'%s' in: %s", text, r.out);
+    free(r.out);
+    free(r.err);
+}
+
+Test(leaks_command, a_leak_is_named_by_all)
+{
+    const char *file = write_program("steps/flat/founding/exits");
+    json_t *leaks = json_of("leaks %s --json", file), *report = json_of("report %s --json", file);
+    json_t *explained = json_of("explain %s --json", file), *ranks = json_of("report %s %s --json", file);
+    expect_row(json_object_get(leaks, "suspects"), "remember");
+    expect_row(json_object_get(json_object_get(report, "leaks"), "suspects"), "remember");
+    cr_expect_eq(json_array_size(json_object_get(leaks, "candidates")), 0);
+    cr_expect_float_eq(
+        json_real_value(json_object_get(json_array_get(json_object_get(leaks, "suspects"), 0), "bytes_per_step")) /
+            (1 << 20),
+        110, 6);
+    expect_grown(json_object_get(explained, "grows"), "remember (work.c:500)");
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(ranks, "ranks"), 0), "grows")),
+                     "remember (work.c:500)");
+    expect(run("leaks %s", file), 0, "MiB per step  remember (work.c:500)", NULL);
+    expect(run("explain %s", file), 0, "Grows: remember (work.c:500) by ", NULL);
+    expect(run("report %s", file), 0, "MiB per step  remember (work.c:500)", NULL);
+    expect(run("report %s %s", file, file), 0, "/s: remember (work.c:500)", NULL);
+    expect(run("leaks %s --error-exitcode=7", file), 7, NULL, NULL);
+    expect(run("report %s -o %s.html", file, file), 0, NULL, NULL);
+    json_decref(leaks);
+    json_decref(report);
+    json_decref(explained);
+    json_decref(ranks);
+}
+
+/* Each step keeps more than it frees, and nothing tells it from a tensor that is loaded. */
+Test(leaks_command, what_is_not_known_is_named_by_all_and_denied_by_none)
+{
+    const char *file = write_program("infers/flat/almost/exits");
+    json_t *leaks = json_of("leaks %s --json", file), *report = json_of("report %s --json", file);
+    json_t *explained = json_of("explain %s --json", file), *ranks = json_of("report %s %s --json", file);
+    const json_t *candidates = json_object_get(leaks, "candidates"), *first = json_array_get(candidates, 0);
+    cr_expect_eq(json_array_size(json_object_get(leaks, "suspects")), 0);
+    expect_row(candidates, "remember");
+    cr_expect_gt(json_real_value(json_object_get(first, "if_steps_bytes_per_step")), 0);
+    cr_expect(strstr(json_string_value(json_object_get(first, "because")), "does not leak"));
+    cr_expect_str_eq(json_string_value(json_object_get(leaks, "why")),
+                     "it cannot be known whether what grows is a leak");
+    expect_row(json_object_get(json_object_get(report, "leaks"), "candidates"), "remember");
+    expect_grown(json_object_get(explained, "may_grow"), "remember (work.c:500)");
+    cr_expect_eq(json_array_size(json_object_get(explained, "grows")), 0);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(ranks, "ranks"), 0), "may_grow")),
+                     "remember (work.c:500)");
+    expect(run("leaks %s", file), 0, "per repeat  remember (work.c:500)", NULL);
+    expect(run("leaks %s", file), 0, "If these are steps, it keeps", NULL);
+    expect(run("explain %s", file), 0, "May grow: remember (work.c:500), ", NULL);
+    expect_not(run("explain %s", file), "nothing that was seen");
+    expect(run("report %s", file), 0, "per repeat  remember (work.c:500)", NULL);
+    expect(run("report %s %s", file, file), 0, "may be: remember (work.c:500)", NULL);
+    expect(run("leaks %s --error-exitcode=7", file), 0, NULL, NULL);
+    json_decref(leaks);
+    json_decref(report);
+    json_decref(explained);
+    json_decref(ranks);
+}
+
+/* `leaks` on a terminal: each line fits. */
+Test(leaks_command, lines_fit_a_terminal)
+{
+    const char *programs[] = {"infers/flat/almost/exits", "pass/net/nothing/exits"};
+    for (size_t i = 0; i < 2; i++) {
+        char line[160];
+        snprintf(line, sizeof(line), "leaks %s", write_program(programs[i]));
+        for (int columns = 80; columns <= 120; columns += 20) {
+            char *out = run_terminal(columns, line);
+            cr_expect(strstr(out, "candidates, which leak if"), "%s", out);
+            free(out);
+        }
+    }
+}
