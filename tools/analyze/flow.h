@@ -191,9 +191,10 @@ int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_
 struct gp_repeats {
     double kept, freed; /* blocks of one repeat: that outlive the next one, and that do not */
     bool are_steps;     /* told, or none of the following */
-    bool is_inside;     /* of one call of a net, or named as a part of it */
+    bool is_inside;     /* of one call of a net */
     bool may_load;      /* it keeps most of what it takes */
-    bool may_be_layers; /* quick, and each keeps one block of a few; if they are fewer than GP_REPEATS_LAYERS */
+    bool
+        may_be_layers; /* quick, or named so, and each keeps one block of a few; if they are fewer than GP_REPEATS_LAYERS */
 };
 struct gp_repeats gp_flow_repeats(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm);
 

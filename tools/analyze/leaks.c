@@ -631,7 +631,8 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
     struct gp_leaks *leaks =
         enough ? leak_search(flow, steps, older_ns, false)
                : leak_none(steps, "fewer than 4 steps: a leak cannot be distinguished from a program that is starting");
-    if (!leaks || leaks->count || leaks->candidates || (enough && steps->told && leak_covered(flow->recording, steps)))
+    if (!leaks || leaks->count || leaks->candidates ||
+        (enough && steps->told && steps->source != GP_STEPS_GIVEN && leak_covered(flow->recording, steps)))
         return leaks;
     struct gp_leaks *found = NULL;
     bool ok = leak_parts(flow->recording, &parts) && (!parts || (found = leak_search(flow, parts, older_ns, true)));

@@ -58,13 +58,10 @@ static void repeats_block(struct repeats_walk *walk, const struct gp_flow_change
         walk->kept++;
 }
 
+/* Marks and ranges of one name. */
 static bool repeats_named_layers(const struct gp_steps *steps)
 {
-    static const char *const names[] = {"layer", "block", "stage", "module", "forward"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (steps->source <= GP_STEPS_NVTX && strcasestr(steps->name, names[i]))
-            return true;
-    return false;
+    return steps->source <= GP_STEPS_NVTX && (strcasestr(steps->name, "layer") || strcasestr(steps->name, "block"));
 }
 
 struct gp_repeats gp_flow_repeats(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm)
@@ -89,14 +86,14 @@ struct gp_repeats gp_flow_repeats(const struct gp_flow *flow, const struct gp_st
     struct gp_repeats repeats = {
         .kept = to.kept / counted,
         .freed = to.freed / counted,
-        .is_inside = steps->inside || repeats_named_layers(steps),
+        .is_inside = steps->inside,
     };
     bool returns = to.moved <= to.range * GP_REPEATS_DRIFT, many = to.freed >= to.kept * GP_REPEATS_MANY;
     bool loads = to.moved > to.range * GP_REPEATS_LOADS && to.freed < to.kept * GP_REPEATS_FEW;
     repeats.may_load = !many && (!returns || loads);
     bool quick = steps->source == GP_STEPS_TIME ? steps->length_ns * steps->count < GP_REPEATS_PASS_NS
                                                 : steps->length_ns < GP_REPEATS_NS;
-    repeats.may_be_layers = !many && quick;
+    repeats.may_be_layers = !many && (quick || repeats_named_layers(steps));
     repeats.are_steps = steps->told || !(repeats.is_inside || repeats.may_load ||
                                          (repeats.may_be_layers && steps->count < GP_REPEATS_LAYERS));
     return repeats;
