@@ -42,28 +42,33 @@ struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint3
  * the stretches of the series: a stretch belongs to the range that its start is in. */
 struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns);
 
-/* Steps of the program, from the first of these that repeats evenly: marks of one name, NVTX ranges
- * (marks whose name starts with "nvtx:"), the calls of an optimizer or of a backward pass on the
- * stacks, the calls of a net, the period of the allocations.  Otherwise equal stretches of time; see
- * docs/analyses.md. */
+/* Steps of the program, from the first of these: marks of one name, NVTX ranges (marks whose name
+ * starts with "nvtx:"), the calls of an optimizer, of a backward pass or of a net on the stacks, the
+ * period of the allocations.  Otherwise equal stretches of time; see docs/analyses.md. */
 enum gp_step_source {
     GP_STEPS_MARKS,
     GP_STEPS_NVTX,
-    GP_STEPS_PERIOD, /* and calls of a net */
+    GP_STEPS_PERIOD,
     GP_STEPS_TIME,
     GP_STEPS_GIVEN, /* stretches of a length that the user gave */
-    GP_STEPS_STACKS /* calls of an optimizer's step, or of a backward pass */
+    GP_STEPS_STACKS /* calls of an optimizer's step, of a backward pass, or of a net */
 };
+enum gp_step_call { GP_STEP_NO_CALL, GP_STEP_OPTIMIZER, GP_STEP_BACKWARD, GP_STEP_NET };
 struct gp_steps {
     enum gp_step_source source;
-    bool told;   /* by the program or the user; else its memory must show that they are steps (gp_flow_returns) */
-    bool inside; /* of one call of a net, or of its backward pass */
-    char name[40];
+    enum gp_step_call call; /* of GP_STEPS_STACKS */
+    bool told;      /* by the program or the user; else its memory must show that they are steps (gp_flow_returns) */
+    bool inside;    /* of one call of a net, or of its backward pass */
+    double sure;    /* 0..1: of what only repeats, how evenly it does; else 1 */
+    uint32_t ended; /* steps that have ended for certain; 0: what was found may be a part of a step */
+    char name[40];  /* of a mark or range, a function; of calls of a net, the place ("serve.py:24") */
     uint64_t length_ns; /* of a step: the median */
     uint32_t count;     /* bounds: count + 1 */
     uint64_t bounds_ns[];
 };
 struct gp_steps *gp_steps_find(const struct gp_recording *recording);
+/* Whether they are steps: the program, its stacks or the user tell so.  Else they are only repeats, or stretches of time. */
+bool gp_steps_are_steps(const struct gp_steps *steps);
 /* The steps that a user asks for: the name of a mark or of an NVTX range, or a duration ("350ms").
  * -ENOENT: neither; -ERANGE: more than 10^6 steps; -ENOMEM. */
 struct gp_step_name {

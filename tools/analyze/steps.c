@@ -245,67 +245,7 @@ static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool fe
     return ok;
 }
 
-/* ---- calls of a net ---------------------------------------------------------------------------------------------- */
-
-/* A net was called again if its thread allocated elsewhere since the last call: in a loop over the
- * layers of one forward pass, all allocations are inside the one call. */
-struct gp_call_walk {
-    const struct gp_recording *recording;
-    struct gp_net_call *calls; /* of each site */
-    uint64_t *before;          /* of each thread: the key of its last allocation */
-};
-
-static bool calls_init(struct gp_call_walk *walk, const struct gp_recording *recording)
-{
-    *walk = (struct gp_call_walk){.recording = recording, .calls = gp_steps_calls(recording)};
-    walk->before = calloc(recording->thread_count + 1ul, sizeof(*walk->before));
-    return walk->calls && walk->before;
-}
-
-static void calls_fini(struct gp_call_walk *walk)
-{
-    free(walk->calls);
-    free(walk->before);
-}
-
-/* The call that begins with this event; NULL: none does.  Call it for each event in turn. */
-static const struct gp_net_call *calls_begin(struct gp_call_walk *walk, const struct gp_rec_event *event)
-{
-    const struct gp_net_call *call = event->type == GP_EVENT_ALLOC ? &walk->calls[event->site] : NULL;
-    uint32_t threads = walk->recording->thread_count;
-    if (!call || !call->key)
-        return NULL;
-    uint64_t *before = &walk->before[event->thread < threads ? event->thread : threads];
-    bool begins = call->net && *before && *before != call->key;
-    *before = call->key;
-    return begins ? call : NULL;
-}
-
-static bool steps_of_call(const struct gp_recording *recording, const struct gp_tally_row *row, struct gp_steps **out)
-{
-    struct gp_call_walk walk;
-    uint32_t bounds = 0;
-    struct gp_steps *steps = steps_new((size_t)row->count);
-    bool ok = calls_init(&walk, recording) && steps;
-    for (size_t i = 0; ok && i < recording->event_count; i++) {
-        const struct gp_net_call *call = calls_begin(&walk, &recording->events[i]);
-        if (!call || call->key != row->key)
-            continue;
-        const struct gp_rec_site *site = &recording->sites[recording->events[i].site];
-        if (bounds == 0)
-            steps_name(steps, recording->strings + recording->frames[site->first_frame + call->line].function);
-        steps_bound(steps, &bounds, recording->events[i].time_ns);
-    }
-    calls_fini(&walk);
-    if (!ok) {
-        free(steps);
-        return false;
-    }
-    steps->source = GP_STEPS_PERIOD;
-    steps->told = true;
-    *out = steps;
-    return true;
-}
+/* ---- the program's own period ------------------------------------------------------------------------------------ */
 
 /* The first event of the window in which the period is searched. */
 static size_t steps_window(const struct gp_recording *recording)
@@ -317,30 +257,6 @@ static size_t steps_window(const struct gp_recording *recording)
     }
     return begin;
 }
-
-/* *out stays NULL if no net is called again and again.  False: out of memory. */
-static bool steps_calls(const struct gp_recording *recording, struct gp_steps **out)
-{
-    struct gp_call_walk walk;
-    struct gp_beats beats;
-    size_t begin = steps_window(recording);
-    bool ok = gp_beats_init(&beats, recording->event_count - begin);
-    ok = calls_init(&walk, recording) && ok;
-    for (size_t i = begin; ok && i < recording->event_count; i++) {
-        const struct gp_net_call *call = calls_begin(&walk, &recording->events[i]);
-        if (call)
-            ok = gp_beats_put(&beats, call->key, (uint32_t)i, true);
-    }
-    calls_fini(&walk);
-    double *evens = ok ? beats_evens(&beats, false, recording->event_count - begin) : NULL;
-    const struct gp_tally_row *best = evens ? beats_frequent(&beats, evens, GP_BEAT_EVEN) : NULL;
-    ok = evens && (!best || steps_of_call(recording, best, out));
-    free(evens);
-    gp_beats_fini(&beats);
-    return ok;
-}
-
-/* ---- the program's own period ------------------------------------------------------------------------------------ */
 
 struct gp_beat_keys {
     const struct gp_recording *recording;
@@ -414,12 +330,14 @@ static bool steps_join_bursts(struct gp_steps *steps)
         for (uint32_t i = 0; i < count; i++)
             steps->bounds_ns[i] = steps->bounds_ns[starts[i]];
         steps->count = count - 1;
+        steps->sure = even;
     }
     free(starts);
     return starts && even >= 0;
 }
 
-static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint64_t key)
+/* even: of the beat. */
+static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint64_t key, double even)
 {
     struct gp_beat_keys keys;
     struct gp_steps *steps = NULL;
@@ -447,12 +365,13 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
             return NULL;
     }
     steps->source = GP_STEPS_PERIOD;
+    steps->sure = even;
     struct gp_net_call *calls = gp_steps_calls(recording);
     if (!calls) {
         free(steps);
         return NULL;
     }
-    /* If the net were called several times, steps_calls would have found that. Its backward pass runs
+    /* If the user called the net several times, the stacks would have told that. Its backward pass runs
      * on a thread without Python. */
     steps->inside = calls[site].net;
     for (uint32_t i = 0; !calls[site].key && i < recording->site_count; i++)
@@ -494,7 +413,7 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     double *evens = ok ? beats_evens(&beats, true, recording->event_count - begin) : NULL;
     ok = evens && beats_best(&beats, evens, GP_BEAT_EVEN_SITES, recording, begin, &best);
     if (ok && best)
-        ok = (*out = steps_of_key(recording, best->key)) != NULL;
+        ok = (*out = steps_of_key(recording, best->key, evens[best - beats.kinds.rows])) != NULL;
     if (*out && !steps_join_bursts(*out)) {
         free(*out);
         *out = NULL;
@@ -534,8 +453,29 @@ static struct gp_steps *steps_time(const struct gp_recording *recording)
     return steps;
 }
 
+bool gp_steps_are_steps(const struct gp_steps *steps)
+{
+    switch (steps->source) {
+    case GP_STEPS_MARKS:
+    case GP_STEPS_GIVEN:
+        return true;
+    case GP_STEPS_NVTX: /* libraries have ranges around their own functions */
+        return steps->told;
+    case GP_STEPS_STACKS:
+        return true;
+    case GP_STEPS_PERIOD:
+    case GP_STEPS_TIME:
+        break;
+    }
+    return false;
+}
+
 static struct gp_steps *steps_done(struct gp_steps *steps)
 {
+    if (steps && steps->source != GP_STEPS_STACKS && gp_steps_are_steps(steps)) {
+        steps->ended = steps->count; /* the next mark has ended the last one */
+        steps->sure = 1;
+    }
     if (steps && (steps->length_ns = steps_median(steps)) == UINT64_MAX) {
         free(steps);
         return NULL;
@@ -654,8 +594,6 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording)
         ok = steps_marks(recording, true, false, &steps);
     if (ok && (!steps || (steps->source == GP_STEPS_NVTX && !steps->told)))
         ok = steps_calls_first(recording, &steps);
-    if (ok && !steps)
-        ok = steps_calls(recording, &steps);
     if (ok && !steps)
         ok = steps_period(recording, &steps);
     if (ok && !steps)
