@@ -427,15 +427,32 @@ Test(dryrun, a_program_that_is_killed_has_its_numbers)
 
 Test(dryrun, ends_a_program_whose_peak_repeats)
 {
-    dryrun("--gpu=t4 --steps=8 -- %s mib=256 steps=100000", 0);
+    dryrun("--gpu=t4 --steps=8 -- %s mib=256 marked=100000", 0);
     SAYS("CMD was ended after ");
     SAYS("fits, ");
     SAYS("256.0 MiB       1 x weights         job_weights (job.c:");
     /* The shell ends, and its child would go on. */
-    json_t *top = dryrun_json("--gpu=t4 --steps=8 --json -- /bin/sh -c %s\tmib=256\tsteps=100000;true", 0);
+    json_t *top = dryrun_json("--gpu=t4 --steps=8 --json -- /bin/sh -c %s\tmib=256\tmarked=100000;true", 0);
     cr_expect(json_is_true(json_object_get(top, "ended")));
     cr_expect_geq(number(top, "steps"), 8);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "steps_found")), "marks");
     cr_expect_eq(kill((pid_t)number(at(top, "ranks", 0), "pid"), 0), -1);
+    json_decref(top);
+}
+
+/* What only repeats may be a part of the first step. */
+Test(dryrun, does_not_end_a_program_that_only_repeats)
+{
+    dryrun("--gpu=t4 --steps=2 -- %s mib=256 steps=250", 0);
+    SAYS_NOT("CMD was ended after ");
+    SAYS("CMD was not ended by --steps: ");
+    SAYS(" repeats (");
+    json_t *top = dryrun_json("--gpu=t4 --steps=2 --json -- %s mib=256 steps=250", 0);
+    cr_expect(json_is_false(json_object_get(top, "ended")));
+    cr_expect(json_is_null(json_object_get(top, "steps")));
+    cr_expect_geq(number(top, "repeats"), 200);
+    cr_expect_float_eq(json_real_value(json_object_get(top, "repeats_sure")), 1, 0.2);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "steps_found")), "repeats");
     json_decref(top);
 }
 

@@ -8,6 +8,7 @@
  *   status=N    ends with that status
  *   write=N     writes N MiB to a file without a name
  *   steps=N     N more such steps, a hundredth of a second each
+ *   marked=N    the same, and each begins with a mark
  *   signal=N    ends by that signal
  * A request that fails ends it with status 9.
  */
@@ -15,6 +16,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "api.h"
 #include "finish.h"
 
 static void job_check(CUresult result)
@@ -31,9 +33,11 @@ static __attribute__((noinline)) void job_weights(size_t mib)
     job_check(cuMemAlloc(&pointer, mib * MIB));
 }
 
-static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned pause_us)
+static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned pause_us, int marked)
 {
     for (int i = 0; i < count; i++) {
+        if (marked)
+            api_gpuprof_mark("step");
         CUdeviceptr one, two;
         job_check(cuMemAlloc(&one, mib / 8 * MIB));
         job_check(cuMemAlloc(&two, mib / 8 * MIB));
@@ -60,7 +64,7 @@ static void job_work(int device, size_t mib)
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     job_weights(mib);
-    job_steps(mib, 5, 0);
+    job_steps(mib, 5, 0, 0);
 }
 
 /* Nothing computes on the simulated GPU: a result is memory that the host has not written. */
@@ -120,7 +124,9 @@ int main(int argc, char **argv)
         else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0)
             return 9;
         else if (sscanf(argv[i], "steps=%d", &number) == 1)
-            job_steps(mib, number, 10000);
+            job_steps(mib, number, 10000, 0);
+        else if (sscanf(argv[i], "marked=%d", &number) == 1 && api_load())
+            job_steps(mib, number, 10000, 1);
         else if (sscanf(argv[i], "write=%d", &number) == 1)
             job_write(number);
         else if (sscanf(argv[i], "copies=%d", &number) == 1)

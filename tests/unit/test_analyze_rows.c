@@ -309,11 +309,17 @@ static unsigned phases_of(const struct gp_recording *recording, const struct gp_
     if (!count && (!steps->count || steps->source == GP_STEPS_TIME)) {
         phases[count++] = (struct phase){"whole recording", 0, 0};
     } else if (!count) {
-        phases[count++] = (struct phase){"before the steps", 0, 0};
+        bool are = steps->source != GP_STEPS_PERIOD && (steps->source != GP_STEPS_NVTX || steps->told);
+        phases[count++] = (struct phase){"", 0, 0};
+        strcpy(phases[0].name, are ? "before the steps" : "before the repeats");
         for (uint32_t i = 0; bound <= steps->count; i++)
             while (bound <= steps->count && (i == events || recording->events[i].time_ns >= steps->bounds_ns[bound])) {
-                phases[count] = (struct phase){"step", i, 0};
-                strcpy(phases[count++].name, bound++ == steps->count ? "after the steps" : "step");
+                bool last = bound++ == steps->count;
+                phases[count] = (struct phase){"", i, 0};
+                strcpy(phases[count++].name, last && are ? "after the steps"
+                                             : last      ? "after the repeats"
+                                             : are       ? "step"
+                                                         : "repeat");
             }
     }
     for (unsigned i = 0; i < count; i++)

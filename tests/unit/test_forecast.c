@@ -567,7 +567,7 @@ Test(forecast, lines_for_people)
                                             .bytes_per_second = 1e15,
                                             .confidence = 0.99,
                                             .seconds_to_oom = 29 * 86400.0};
-        gp_forecast_line(&result, line);
+        gp_forecast_line(&result, "step", line);
         cr_expect(strstr(line, cases[i].has), "%s", line);
         cr_expect_lt(strlen(line), GP_FORECAST_TEXT - 1, "%s", line);
     }

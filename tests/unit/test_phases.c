@@ -143,7 +143,7 @@ Test(phases_command, says_how_to_add_marks, .init = find_binary)
     struct gp_recording *r = train(&(struct training){.steps = 12, .stacks = true, .seed = 3}, &leaker);
     char *path = saved(r);
     expect(run("phases %s", path), 0, "gpuprof_mark()", NULL);
-    expect(run("phases %s", path), 0, "before the steps", NULL);
+    expect(run("phases %s", path), 0, "before the repeats", NULL);
     expect(run("phases %s", path), 0, "used for          at the peak     at most  sure  reason", NULL);
     char *text = run("phases %s", path).out;
     struct result result = run("phases %s --json", path);

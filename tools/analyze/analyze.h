@@ -69,6 +69,8 @@ struct gp_steps {
 struct gp_steps *gp_steps_find(const struct gp_recording *recording);
 /* Whether they are steps: the program, its stacks or the user tell so.  Else they are only repeats, or stretches of time. */
 bool gp_steps_are_steps(const struct gp_steps *steps);
+const char *gp_steps_word(const struct gp_steps *steps);                  /* "step", "repeat" or "stretch" */
+const char *gp_steps_words(const struct gp_steps *steps, uint32_t count); /* of so many */
 /* The steps that a user asks for: the name of a mark or of an NVTX range, or a duration ("350ms").
  * -ENOENT: neither; -ERANGE: more than 10^6 steps; -ENOMEM. */
 struct gp_step_name {

@@ -193,11 +193,12 @@ static void runs_of_steps(struct gp_phases_work *w, const struct gp_steps *steps
         mark_begin(w, "whole recording", 0);
         return;
     }
-    mark_begin(w, "before the steps", 0);
+    bool are = gp_steps_are_steps(steps);
+    mark_begin(w, are ? "before the steps" : "before the repeats", 0);
     for (uint32_t i = 0; i < steps->count && !w->failed; i++)
-        mark_begin(w, "step", event_at(recording, steps->bounds_ns[i]));
+        mark_begin(w, gp_steps_word(steps), event_at(recording, steps->bounds_ns[i]));
     uint32_t last = event_at(recording, steps->bounds_ns[steps->count]);
-    mark_begin(w, "after the steps", last < end ? last : end);
+    mark_begin(w, are ? "after the steps" : "after the repeats", last < end ? last : end);
 }
 
 /* ---- the first walk: levels -------------------------------------------------------------------------------------- */

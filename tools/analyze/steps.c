@@ -470,6 +470,18 @@ bool gp_steps_are_steps(const struct gp_steps *steps)
     return false;
 }
 
+const char *gp_steps_word(const struct gp_steps *steps)
+{
+    return gp_steps_are_steps(steps) ? "step" : steps->source == GP_STEPS_TIME ? "stretch" : "repeat";
+}
+
+const char *gp_steps_words(const struct gp_steps *steps, uint32_t count)
+{
+    if (count == 1)
+        return gp_steps_word(steps);
+    return gp_steps_are_steps(steps) ? "steps" : steps->source == GP_STEPS_TIME ? "stretches" : "repeats";
+}
+
 static struct gp_steps *steps_done(struct gp_steps *steps)
 {
     if (steps && steps->source != GP_STEPS_STACKS && gp_steps_are_steps(steps)) {

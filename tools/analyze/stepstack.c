@@ -152,6 +152,18 @@ static struct gp_steps *steps_of_runs(const struct gp_call_tree *tree, struct gp
     return steps;
 }
 
+/* "serve.py:24" */
+static void name_place(struct gp_steps *steps, const struct gp_recording *recording, const struct gp_rec_frame *frame)
+{
+    const char *file = recording->strings + frame->file, *slash = strrchr(file, '/');
+    char text[512];
+    snprintf(text, sizeof(text), "%.480s:%u", slash ? slash + 1 : file, frame->line);
+    size_t n = strlen(text), most = sizeof(steps->name) - 1, skip = n > most ? n - most : 0;
+    while (((unsigned char)text[skip] & 0xc0) == 0x80) /* not within a character */
+        skip++;
+    memcpy(steps->name, text + skip, n - skip + 1);
+}
+
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
 /* The node of this kind that is entered most often; 0: there is none. */
@@ -182,7 +194,7 @@ static bool optimizer_goes_on(const struct gp_call_runs *optimizer, const struct
 }
 
 struct gap_work {
-    uint32_t *tail;        /* of each backward pass: its last event that allocates */
+    uint32_t *tail;        /* of each backward pass: the last event that allocates in it */
     int64_t *across;       /* of the gap after it: gradients that are there in the next pass, as differences */
     uint32_t *freed, kept; /* freed in it; made in the first pass and kept to the last */
 };
@@ -208,25 +220,35 @@ static void gap_block(struct gap_work *w, const struct gp_call_runs *runs, uint3
     w->across[low]--;
 }
 
+/* The event allocates in a backward pass: on the thread of the pass, or in the call. */
+static bool gap_made(const struct gp_call_tree *tree, uint32_t i)
+{
+    const struct gp_rec_event *event = &tree->recording->events[i];
+    const struct gp_rec_site *site = &tree->recording->sites[event->site];
+    return event->type == GP_EVENT_ALLOC && !site->truncated &&
+           (!tree->leaf[event->site] || tree->what[event->site] == GP_CALL_BACKWARD);
+}
+
 static bool gap_init(struct gap_work *w, const struct gp_call_tree *tree, const struct gp_call_runs *runs)
 {
     const struct gp_recording *recording = tree->recording;
+    const bool net = tree->nodes[runs->node].what == GP_CALL_NET; /* then the pass comes after the call */
     w->tail = calloc(runs->count + 1ul, sizeof(*w->tail));
     w->across = calloc(runs->count + 1ul, sizeof(*w->across));
     w->freed = calloc(runs->count + 1ul, sizeof(*w->freed));
     if (!w->tail || !w->across || !w->freed)
         return false;
     for (uint32_t i = 0; i < runs->count; i++) {
-        uint32_t end =
-            runs->list[i].end < recording->event_count ? runs->list[i].end : (uint32_t)recording->event_count;
+        uint32_t end = net && i + 1 < runs->count ? runs->list[i + 1].begin : net ? GP_REC_NONE : runs->list[i].end;
+        end = end < recording->event_count ? end : (uint32_t)recording->event_count;
         w->tail[i] = runs->list[i].last;
         for (uint32_t at = runs->list[i].begin; at < end; at++)
-            if (recording->events[at].type == GP_EVENT_ALLOC)
+            if (gap_made(tree, at))
                 w->tail[i] = at;
     }
     for (uint32_t i = 0; i < runs->count; i++)
         for (uint32_t at = runs->list[i].begin; at <= w->tail[i]; at++)
-            if (recording->events[at].type == GP_EVENT_ALLOC && recording->peer[at] > w->tail[i])
+            if (gap_made(tree, at) && recording->peer[at] > w->tail[i])
                 gap_block(w, runs, i, recording->peer[at]);
     return true;
 }
@@ -245,7 +267,8 @@ static bool gaps_tell(const struct gap_work *w, uint32_t count, bool *ends)
     return told;
 }
 
-/* Steps of backward passes.  Where their gradients do not tell, as many make a step as precede the first call of an
+/* Steps of backward passes, or where those ask for nothing on the thread of the program (the gradient is given) of the calls
+ * of a net before them.  Where their gradients do not tell, as many make a step as precede the first call of an
  * optimizer. */
 static struct gp_steps *steps_of_passes(const struct gp_call_tree *tree, struct gp_call_runs *runs,
                                         const struct gp_call_runs *optimizer)
@@ -263,9 +286,13 @@ static struct gp_steps *steps_of_passes(const struct gp_call_tree *tree, struct 
         told = each;
     }
     if (ok && (steps = steps_of_runs(tree, runs, ends))) {
-        steps->call = GP_STEP_BACKWARD;
+        const struct gp_call_node *node = &tree->nodes[runs->node];
+        steps->call = node->what == GP_CALL_NET ? GP_STEP_NET : GP_STEP_BACKWARD;
         steps->ended = told ? steps->ended : 0;
-        strcpy(steps->name, "backward");
+        if (steps->call == GP_STEP_NET)
+            name_place(steps, tree->recording, &tree->recording->frames[tree->nodes[node->parent].frame]);
+        else
+            strcpy(steps->name, "backward");
     }
     free(w.tail);
     free(w.across);
@@ -278,8 +305,10 @@ static struct gp_steps *steps_of_passes(const struct gp_call_tree *tree, struct 
 static bool steps_train(const struct gp_call_tree *tree, struct gp_steps **out, uint32_t *after)
 {
     struct gp_call_runs optimizer = {0}, backward = {0};
-    bool ok = gp_call_runs_find(tree, node_most(tree, GP_CALL_OPTIMIZER), &optimizer) &&
-              gp_call_runs_find(tree, node_most(tree, GP_CALL_BACKWARD), &backward);
+    uint32_t pass = node_most(tree, GP_CALL_BACKWARD);
+    bool ok = gp_call_runs_find(tree, node_most(tree, GP_CALL_OPTIMIZER), &optimizer);
+    pass = !pass && optimizer.count == 1 ? node_most(tree, GP_CALL_NET) : pass;
+    ok = ok && gp_call_runs_find(tree, pass, &backward);
     bool ends =
         optimizer.count && (!backward.count || (optimizer.count > 1 && !optimizer_goes_on(&optimizer, &backward)));
     if (ok && ends) {
@@ -338,17 +367,6 @@ static uint32_t node_service(const struct gp_call_tree *tree, uint32_t *place)
         return *place;
     /* One line, that does something else between its calls. */
     return tree->nodes[net].parent == inner && tree->nodes[net].visits > 1 ? net : node_prologue(tree, inner, net);
-}
-
-static void name_place(struct gp_steps *steps, const struct gp_recording *recording, const struct gp_rec_frame *frame)
-{
-    const char *file = recording->strings + frame->file, *slash = strrchr(file, '/');
-    char text[512];
-    snprintf(text, sizeof(text), "%.480s:%u", slash ? slash + 1 : file, frame->line);
-    size_t n = strlen(text), most = sizeof(steps->name) - 1, skip = n > most ? n - most : 0;
-    while (((unsigned char)text[skip] & 0xc0) == 0x80) /* not within a character */
-        skip++;
-    memcpy(steps->name, text + skip, n - skip + 1);
 }
 
 /* after: the calls must go on after this event.  A loop that fills less than half of a recording is no step of it.  *out

@@ -147,21 +147,25 @@ struct job_follow { /* looks at the recordings of a run while they are written *
     unsigned number; /* of the run */
     const char *gpu;
     uint64_t begin_ns, next_ns, say_ns;
-    uint32_t steps; /* of the process that has most */
+    uint32_t steps; /* that have ended, of the process that has most */
     bool repeats;   /* the last of them need no more memory than the others */
 };
 
-/* The peaks of the later half of the steps are no higher than those of the first. */
+/* The peaks of the later half of the steps are no higher than those of the first.  Calls of a net must also leave no
+ * more behind: those of a first forward pass do, because its backward pass is to come. */
 static bool follow_repeats(const struct gp_recording *r, const struct gp_steps *steps, uint32_t d)
 {
     struct gp_series *series = gp_series_allocated(r, d, GP_KIND_NONE, GP_FOLLOW_POINTS);
-    const uint32_t half = steps->count - steps->count / 2;
+    const uint32_t half = steps->ended - steps->ended / 2;
     if (!series)
         return false;
     int64_t first = gp_series_range(series, steps->bounds_ns[0], steps->bounds_ns[half]).high;
-    int64_t later = gp_series_range(series, steps->bounds_ns[half], steps->bounds_ns[steps->count]).high;
+    struct gp_series_point later = gp_series_range(series, steps->bounds_ns[half], steps->bounds_ns[steps->ended]);
+    bool repeats = later.high - first <= first / GP_FOLLOW_ABOUT;
+    if (steps->call == GP_STEP_NET) /* the first call may leave what stays */
+        repeats &= half > 1 && later.low <= gp_series_range(series, steps->bounds_ns[1], steps->bounds_ns[half]).low;
     free(series);
-    return later - first <= first / GP_FOLLOW_ABOUT;
+    return repeats;
 }
 
 static void follow_file(struct job_follow *follow, const char *file, int64_t *peak)
@@ -171,7 +175,8 @@ static void follow_file(struct job_follow *follow, const char *file, int64_t *pe
     if (gp_recording_open(&r, file, why, sizeof(why), NULL, NULL) != 0)
         return; /* it has just begun */
     struct gp_steps *steps = gp_steps_find(r);
-    bool found = steps && steps->source != GP_STEPS_TIME && steps->count >= 2, repeats = found;
+    /* What only repeats may be a part of the first step: the layers of a pass, or what is computed again in it. */
+    bool found = steps && gp_steps_are_steps(steps) && steps->ended >= 2, repeats = found;
     for (uint32_t d = 0; d < r->device_count; d++) {
         struct gp_series *series = gp_series_reserved(r, d, 1);
         if (r->devices[d].index != GP_WIRE_HOST && series && series->count && series->points[0].high > *peak)
@@ -179,8 +184,8 @@ static void follow_file(struct job_follow *follow, const char *file, int64_t *pe
         free(series);
         repeats = repeats && follow_repeats(r, steps, d);
     }
-    if (found && steps->count > follow->steps) {
-        follow->steps = steps->count;
+    if (found && steps->ended > follow->steps) {
+        follow->steps = steps->ended;
         follow->repeats = repeats;
     }
     free(steps);
@@ -607,6 +612,7 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
             job_stop(child, ends);
         }
     }
+    run->unended = job->steps && !run->ended;
     run->status = child->status;
     for (int i = 0; i < ends->count; i++)
         if (ends->fds[i] >= 0)

@@ -27,7 +27,7 @@ static void need_place(struct gp_need_place *place, const struct gp_loaded *load
 /* The number of the step at that time, from 1; 0: outside of the steps, or there are none. */
 static uint32_t need_step(const struct gp_steps *steps, uint64_t time_ns)
 {
-    if (!steps || steps->source == GP_STEPS_TIME)
+    if (!steps || !gp_steps_are_steps(steps))
         return 0;
     for (uint32_t i = 0; i < steps->count; i++)
         if (time_ns >= steps->bounds_ns[i] && time_ns < steps->bounds_ns[i + 1])
@@ -485,8 +485,12 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
     need->allocated_peak_bytes = peak->bytes;
     need->peak_ns = peak->time_ns > r->begin_ns ? peak->time_ns - r->begin_ns : 0;
     need->peak_step = need_step(steps, peak->time_ns);
+    need->steps_found = "";
     if (steps && steps->source != GP_STEPS_TIME) {
-        need->steps = steps->count;
+        bool are = gp_steps_are_steps(steps);
+        *(are ? &need->steps : &need->repeats) = steps->count;
+        need->repeats_sure = are ? 0 : steps->sure;
+        need->steps_found = gp_steps_found(steps);
         need->step_ns = steps->length_ns;
     }
     const struct gp_series *reserved = loaded->report.devices[d].reserved;
@@ -501,6 +505,8 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *r = loaded->recording;
     need_identity(need, loaded, d);
+    if (run->ended && need->steps && report->steps->ended) /* the last one was cut */
+        need->steps = report->steps->ended;
     struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, hints, d);
     for (uint32_t site = 0; uses && !uses->trains && site < r->site_count; site++)
         need->infers |= hints[site] == GP_HINT_FORWARD;

@@ -158,7 +158,7 @@ static void stat_forecast(const struct gp_stat_watch *watch, struct gp_system *s
             bool grows = print && outlook->result.verdict == GP_FORECAST_GROWS;
             if (print)
                 printf("forecast of PID %d on device %d: %s%s%s%s%s\n", (int)process->pid,
-                       gp_device_number(&process->devices[d]), gp_forecast_line(&outlook->result, line),
+                       gp_device_number(&process->devices[d]), gp_forecast_line(&outlook->result, "step", line),
                        grows && outlook->grows[0] ? "; what grows: " : "", grows ? outlook->grows : "",
                        grows && outlook->site[0] ? " at " : "", grows ? outlook->site : "");
         }

@@ -112,10 +112,11 @@ static json_t *explain_grows(struct explain *explain)
     json_t *list = json_array();
     for (uint32_t i = 0; i < leaks->count && i < 2; i++) {
         const struct gp_leak *leak = &leaks->suspects[i];
-        json_array_append_new(
-            list, json_pack("{s:o,s:f,s:f,s:o}", "name", explain_name(explain->report, leak->site), "bytes_per_step",
-                            leak->bytes_per_step, "confidence", leak->confidence, "seconds_to_oom",
-                            leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom)));
+        json_array_append_new(list,
+                              json_pack("{s:o,s:s,s:f,s:f,s:o}", "name", explain_name(explain->report, leak->site),
+                                        "step_word", gp_steps_word(explain->report->steps), "bytes_per_step",
+                                        leak->bytes_per_step, "confidence", leak->confidence, "seconds_to_oom",
+                                        leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom)));
     }
     return list;
 }
@@ -192,7 +193,10 @@ static void explain_doubts(struct explain *explain)
     if (explain->report->steps->source == GP_STEPS_TIME)
         explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
     else if (explain->report->leaks->steps < 4)
-        explain_say(explain->doubts, "%u steps are too few to see growth", explain->report->leaks->steps);
+        explain_say(explain->doubts, "%u %s are too few to see growth", explain->report->leaks->steps,
+                    gp_steps_words(explain->report->steps, explain->report->leaks->steps));
+    else if (!gp_steps_are_steps(explain->report->steps))
+        explain_say(explain->doubts, "what repeats may be parts of a step, which is not known");
     if (explain->report->leaks->candidates && !explain->report->leaks->count)
         explain_say(explain->doubts, "what may grow is known if the program marks its steps (gpuprof_mark, NVTX)");
 }
@@ -354,9 +358,9 @@ bool gp_explain_print(FILE *out, const json_t *explained)
                 gp_size_text(size, number(row, "asked_bytes")), gp_size_text(other, number(row, "free_bytes")));
     print_who(out, explained);
     json_array_foreach(json_object_get(explained, "grows"), i, row)
-        fprintf(out, "Grows: %s by %s per step, %.0f %% sure.\n", text_of(row, "name"),
+        fprintf(out, "Grows: %s by %s per %s, %.0f %% sure.\n", text_of(row, "name"),
                 gp_size_text(size, (int64_t)json_number_value(json_object_get(row, "bytes_per_step"))),
-                100 * json_number_value(json_object_get(row, "confidence")));
+                text_of(row, "step_word"), 100 * json_number_value(json_object_get(row, "confidence")));
     print_may_grow(out, explained, i);
     print_list(out, "Would help: ", json_object_get(explained, "helps"));
     fprintf(out, "Sure: %s", text_of(explained, "sure"));

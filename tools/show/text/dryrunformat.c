@@ -463,6 +463,13 @@ static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_r
 {
     if (run->ended)
         fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
+    else if (run->unended && need && !need->steps) {
+        fputs("CMD was not ended by --steps: neither its stacks nor marks nor ranges tell its steps", page->out);
+        if (need->repeats)
+            fprintf(page->out, ", and the %" PRIu32 " repeats (%.0f %% even) may be parts of one", need->repeats,
+                    need->repeats_sure * 100);
+        fputs(". Mark each step with gpuprof_mark(\"step\") or an NVTX range\n", page->out);
+    }
 }
 
 /* What one more costs, between the sizes that were asked for, if both fit; 0: not known. */
@@ -652,9 +659,13 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
     const struct gp_need *need = &run->needs[at];
     int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
     return json_pack(
-        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,s:o,s:o}",
-        "gpu", run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid,
-        "comm", need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
+        "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,"
+        "s:o,s:o}",
+        "steps_found", gp_json_text(need->steps_found), "repeats",
+        gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
+        need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty", (int)run->plenty,
+        "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm", need->comm, "device",
+        (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
         "context_bytes", (json_int_t)need->context_bytes, "code_bytes", (json_int_t)need->code_bytes, "assumed_bytes",
@@ -726,7 +737,10 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}", "schema",
+    return json_pack("{s:o,s:o,s:o,s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}",
+                     "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
+                     gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
+                     worst && worst->repeats ? json_real(worst->repeats_sure) : json_null(), "schema",
                      "gpuprof.dryrun/1", "command", command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,

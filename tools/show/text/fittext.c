@@ -117,7 +117,7 @@ static void text_failure(const struct gp_text_page *page, const struct gp_fit_an
     gp_symbols_line(report->symbols, fit_site(report, result), NULL, NULL, label, sizeof(label));
     fprintf(page->out, "  fails at %s", gp_seconds_text(when, (double)gp_report_since(report, result->fails_ns) / 1e9));
     if (step)
-        fprintf(page->out, ", in step %u of %u", step, report->steps->count);
+        fprintf(page->out, ", in %s %u of %u", gp_steps_word(report->steps), step, report->steps->count);
     if (mark)
         fprintf(page->out, ", after mark \"%s\"", mark);
     fprintf(page->out, "\n  asked: %s by %s; free: %s\n", gp_size_text(asked, (int64_t)result->asked_bytes), label,

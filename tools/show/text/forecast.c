@@ -29,7 +29,7 @@ bool gp_forecast_report_add(const struct gp_report *report, uint32_t device, jso
     return forecast && json_object_set_new(object, "forecast", forecast) == 0;
 }
 
-const char *gp_forecast_line(const struct gp_forecast_result *result, char text[GP_FORECAST_TEXT])
+const char *gp_forecast_line(const struct gp_forecast_result *result, const char *step, char text[GP_FORECAST_TEXT])
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT];
     bool room = result->headroom_bytes >= 0, spare = result->spare_bytes >= 0;
@@ -44,8 +44,8 @@ const char *gp_forecast_line(const struct gp_forecast_result *result, char text[
                      room ? "out of memory in more than 30 days" : "how much is left is not known");
         return text;
     case GP_FORECAST_STEADY:
-        snprintf(text, GP_FORECAST_TEXT, "steady: the run needs %s, a step %s of it%s%s%s",
-                 gp_size_text(a, result->peak_bytes), gp_size_text(b, result->step_bytes), spare ? "; " : "",
+        snprintf(text, GP_FORECAST_TEXT, "steady: the run needs %s, a %s %s of it%s%s%s",
+                 gp_size_text(a, result->peak_bytes), step, gp_size_text(b, result->step_bytes), spare ? "; " : "",
                  spare ? gp_size_text(c, result->spare_bytes) : "", spare ? " stay free at its peak" : "");
         return text;
     case GP_FORECAST_APERIODIC:

@@ -16,8 +16,8 @@ void gp_text_step_line(const struct gp_text_page *page, const struct gp_report *
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
     gp_seconds_text(each, (double)steps->length_ns / 1e9);
-    fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_text_on(page, GP_DIM), steps->count,
-            gp_text_plural(steps->count), each, gp_report_rhythm(report, rhythm), gp_text_on(page, GP_OFF));
+    fprintf(page->out, "%s%u %s of %s: %s%s\n", gp_text_on(page, GP_DIM), steps->count,
+            gp_steps_words(steps, steps->count), each, gp_report_rhythm(report, rhythm), gp_text_on(page, GP_OFF));
 }
 
 /* What a run of frames that a reader does not need is called. */
@@ -97,7 +97,7 @@ static void page_leak(const struct gp_text_page *page, const struct gp_report *r
             gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
             timed         ? "second"
             : leak->doubt ? "repeat"
-                          : "step",
+                          : gp_steps_word(report->steps),
             gp_text_on(page, GP_OFF));
     gp_text_site(page, report, leak->site, names->callers[leak->site], names->callees[leak->site], 28);
     fprintf(page->out, "\n     ");

@@ -162,8 +162,10 @@ void gp_text_phases(const struct gp_text_page *page, const struct gp_report *rep
         return;
     }
     if (any->source == GP_PHASES_STEPS || any->source == GP_PHASES_WHOLE)
-        fprintf(page->out, "note: the recording has no marks and no NVTX ranges%s: " GP_PHASES_ADVICE "\n",
-                any->source == GP_PHASES_STEPS ? ", so its phases are the steps that were found" : "");
+        fprintf(page->out, "note: the recording has no marks and no NVTX ranges%s%s%s: " GP_PHASES_ADVICE "\n",
+                any->source == GP_PHASES_STEPS ? ", so its phases are the " : "",
+                any->source == GP_PHASES_STEPS ? gp_steps_words(report->steps, 2) : "",
+                any->source == GP_PHASES_STEPS ? " that were found" : "");
     for (uint32_t d = 0, shown = 0; d < report->recording->device_count; d++) {
         if (phases[d] && shown++)
             fputc('\n', page->out);

@@ -424,8 +424,9 @@ static json_t *report_steps(const struct gp_report *report)
     json_t *bounds = json_array();
     for (uint32_t i = 0; i <= steps->count && i < GP_MOST_MARKS; i++)
         json_array_append_new(bounds, json_integer(gp_report_since(report, steps->bounds_ns[i])));
-    return json_pack("{s:s,s:s,s:I,s:f,s:s,s:o}", "source", gp_report_step_source(report), "name", steps->name, "count",
-                     (json_int_t)steps->count, "seconds", (double)steps->length_ns / 1e9, "rhythm",
+    return json_pack("{s:s,s:s,s:s,s:f,s:s,s:I,s:f,s:s,s:o}", "source", gp_report_step_source(report), "found",
+                     gp_steps_found(steps), "word", gp_steps_word(steps), "sure", steps->sure, "name", steps->name,
+                     "count", (json_int_t)steps->count, "seconds", (double)steps->length_ns / 1e9, "rhythm",
                      gp_report_rhythm(report, rhythm), "bounds_ns", bounds);
 }
 

@@ -36,6 +36,13 @@ const char *gp_report_step_source(const struct gp_report *report)
     return sources[report->steps->source];
 }
 
+const char *gp_steps_found(const struct gp_steps *steps)
+{
+    static const char *const calls[] = {"", "optimizer", "backward", "calls"};
+    static const char *const found[] = {"marks", "ranges", "repeats", "time", "given"};
+    return steps->source == GP_STEPS_STACKS ? calls[steps->call] : found[steps->source];
+}
+
 const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT])
 {
     const struct gp_steps *steps = report->steps;
@@ -46,10 +53,12 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
         snprintf(text, GP_RHYTHM_TEXT, "marks \"%s\"", steps->name);
         break;
     case GP_STEPS_NVTX:
-        snprintf(text, GP_RHYTHM_TEXT, "NVTX range \"%s\"", steps->name);
+        snprintf(text, GP_RHYTHM_TEXT, "NVTX range \"%s\"%s", steps->name,
+                 steps->told ? "" : ", which may be a part of a step");
         break;
     case GP_STEPS_PERIOD:
-        snprintf(text, GP_RHYTHM_TEXT, "period of %s found in the allocations", length);
+        snprintf(text, GP_RHYTHM_TEXT, "period of %s found in the allocations, %.0f %% even; may be parts of a step",
+                 length, steps->sure * 100);
         break;
     case GP_STEPS_TIME:
         snprintf(text, GP_RHYTHM_TEXT, "equal stretches of time, because no rhythm was found");
@@ -58,8 +67,11 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
         snprintf(text, GP_RHYTHM_TEXT, "stretches of %s, as you chose", length);
         break;
     case GP_STEPS_STACKS:
-        snprintf(text, GP_RHYTHM_TEXT, "calls of %s on the stacks",
-                 strcmp(steps->name, "optimizer") == 0 ? "an optimizer's step" : "a backward pass");
+        if (steps->call == GP_STEP_NET)
+            snprintf(text, GP_RHYTHM_TEXT, "calls from %s on the stacks", steps->name);
+        else
+            snprintf(text, GP_RHYTHM_TEXT, "calls of %s on the stacks",
+                     steps->call == GP_STEP_OPTIMIZER ? "an optimizer's step" : "a backward pass");
         break;
     }
     return text;
@@ -304,11 +316,12 @@ json_t *gp_report_leaks_json(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
     char rhythm[GP_RHYTHM_TEXT];
-    return json_pack("{s:s,s:I,s:s,s:s,s:f,s:s,s:s,s:o,s:o}", "schema", "gpuprof.leaks/1", "steps",
-                     (json_int_t)leaks->steps, "step_source", gp_report_step_source(report), "step_name",
-                     report->steps->name, "step_seconds", (double)report->steps->length_ns / 1e9, "step_rhythm",
-                     gp_report_rhythm(report, rhythm), "why", leaks->why, "suspects", gp_report_suspects(report),
-                     "candidates", gp_report_candidates(report));
+    return json_pack("{s:s,s:I,s:s,s:s,s:s,s:f,s:s,s:f,s:s,s:s,s:o,s:o}", "schema", "gpuprof.leaks/1", "steps",
+                     (json_int_t)leaks->steps, "step_source", gp_report_step_source(report), "step_found",
+                     gp_steps_found(report->steps), "step_word", gp_steps_word(report->steps), "step_sure",
+                     report->steps->sure, "step_name", report->steps->name, "step_seconds",
+                     (double)report->steps->length_ns / 1e9, "step_rhythm", gp_report_rhythm(report, rhythm), "why",
+                     leaks->why, "suspects", gp_report_suspects(report), "candidates", gp_report_candidates(report));
 }
 
 /* A document with one object per device. */
@@ -381,10 +394,10 @@ json_t *gp_report_churn_part(const struct gp_report *report, bool frames)
             gp_report_add_place(report, row, site->site);
         json_array_append_new(sites, row);
     }
-    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:o}", "pairs", (json_int_t)churn->pairs, "driver_ns",
-                     (json_int_t)churn->driver_ns, "allocations", (json_int_t)churn->allocations, "frees",
-                     (json_int_t)churn->frees, "pairs_per_step", churn->pairs_per_step, "steps",
-                     (json_int_t)churn->steps, "sites_left_out",
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:I,s:o}", "step_word", gp_steps_word(report->steps), "pairs",
+                     (json_int_t)churn->pairs, "driver_ns", (json_int_t)churn->driver_ns, "allocations",
+                     (json_int_t)churn->allocations, "frees", (json_int_t)churn->frees, "pairs_per_step",
+                     churn->pairs_per_step, "steps", (json_int_t)churn->steps, "sites_left_out",
                      (json_int_t)(churn->count > GP_CHURN_ROWS ? churn->count - GP_CHURN_ROWS : 0), "sites",
                      json_add_callers(report, sites, frames));
 }

@@ -342,9 +342,8 @@ void gp_text_churn(const struct gp_text_page *page, const struct gp_report *repo
     const struct gp_churn *churn = report->churn;
     gp_text_warnings(page, report);
     gp_text_step_line(page, report);
-    fprintf(page->out,
-            "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f per step\n\n",
-            churn->pairs, churn->allocations, churn->pairs_per_step);
+    fprintf(page->out, "%.1f allocations per %s were freed within it, %" PRIu64 " of %" PRIu64 " in all\n\n",
+            churn->pairs_per_step, gp_steps_word(report->steps), churn->pairs, churn->allocations);
     if (churn->driver_ns)
         fprintf(page->out, "the driver calls of these pairs took %s\n\n",
                 gp_seconds_text(took, (double)churn->driver_ns / 1e9));
@@ -487,9 +486,10 @@ static void page_forecast(const struct gp_text_page *page, const struct gp_repor
     char line[GP_FORECAST_TEXT], size[GP_SIZE_TEXT];
     if (!run || run->now.verdict < GP_FORECAST_STEADY)
         return;
-    fprintf(page->out, "  forecast   %s\n", gp_forecast_line(&run->now, line));
+    fprintf(page->out, "  forecast   %s\n", gp_forecast_line(&run->now, gp_steps_word(report->steps), line));
     if (run->early.peak_bytes >= 0)
-        fprintf(page->out, "             after two steps it was %s\n", gp_size_text(size, run->early.peak_bytes));
+        fprintf(page->out, "             after two %s it was %s\n", gp_steps_words(report->steps, 2),
+                gp_size_text(size, run->early.peak_bytes));
 }
 
 /* "rank 3 of 8 (local rank 1), " */

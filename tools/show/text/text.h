@@ -35,8 +35,10 @@ json_t *gp_report_reconcile_json(const struct gp_report *report);
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host"; null: there is none */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
+/* How steps were found: "marks", "ranges", "optimizer", "backward", "calls", "given", "repeats" or "time". */
+const char *gp_steps_found(const struct gp_steps *steps);
 /* Which rhythm the steps are: 'marks "step"', "a period of 12 ms found in the allocations". */
-#define GP_RHYTHM_TEXT 96
+#define GP_RHYTHM_TEXT 160
 const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT]);
 /* What speaks for a suspect: "grows for 9.8 s at 3.1 MiB/s; nothing of it was freed". */
 #define GP_EVIDENCE_TEXT 128
@@ -159,7 +161,7 @@ void gp_text_spark(const struct gp_text_page *page, const int64_t *values, uint3
 json_t *gp_forecast_json(const struct gp_forecast_result *result);
 /* "steady: the run needs 3.613 GiB, a step 700.0 MiB of it". */
 #define GP_FORECAST_TEXT 128
-const char *gp_forecast_line(const struct gp_forecast_result *result, char text[GP_FORECAST_TEXT]);
+const char *gp_forecast_line(const struct gp_forecast_result *result, const char *step, char text[GP_FORECAST_TEXT]);
 
 /* ==== phases ====================================================================================================== */
 /* Formats the phases of a program, as text for a terminal and as JSON. */
@@ -257,6 +259,9 @@ struct gp_need { /* of one process on one device */
     struct gp_need_line *lines;
     uint32_t line_count; /* the most bytes first */
     uint32_t steps, peak_step;
+    const char *steps_found;   /* gp_steps_found; "" without any */
+    uint32_t repeats;          /* what repeats, where steps are not known; 0: nothing does */
+    double repeats_sure;       /* how evenly it does, 0..1 */
     uint64_t peak_ns, step_ns; /* since the start of the recording; length of a step */
     bool infers;               /* stacks show layers that are called, and no backward pass */
     /* CLOCK_MONOTONIC: the process may have used the device from the first of these on, used it from the second to the
@@ -291,6 +296,7 @@ struct gp_dryrun_run { /* one run of the program */
     bool plenty;           /* the run after one that failed, on a device of another size */
     int status;            /* of the program, as a shell gives it */
     bool ended;            /* by --steps */
+    bool unended;          /* in spite of --steps */
     uint32_t processes;    /* that used a GPU */
     uint32_t cut;          /* recordings that end before their process did */
     uint32_t contextless;  /* processes that got no memory for a context, so that their device is not known */
