@@ -8,7 +8,7 @@
 import argparse
 import time
 
-from gpu import Tensor, start
+from gpu import Tensor, mark, start
 
 LAYERS = 16
 
@@ -56,6 +56,7 @@ def main():
     layers = [Layer() for _ in range(LAYERS)]
     optimizer = Adam(layers)
     for _ in range(options.steps):
+        mark("step")
         data = Tensor(options.batch)
         activations = forward(layers, options.batch, options.checkpoint)
         backward(layers, activations, options.batch)

@@ -624,7 +624,8 @@ static const struct gp_command_option dryrun_options[] = {
     GP_OPTION(struct gp_dryrun_options, devices, 0, "devices", "N", GP_ARG_NUMBER,
               "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
     GP_OPTION(struct gp_dryrun_options, steps, 0, "steps", "N", GP_ARG_NUMBER,
-              "end CMD when it has taken N steps and the peak repeats", .low = 2, .high = 1000000),
+              "end CMD when N steps have ended and the peak repeats, if marks, ranges or stacks tell its steps",
+              .low = 2, .high = 1000000),
     GP_OPTION(struct gp_dryrun_options, batch, 0, "batch", "N[,M]", GP_ARG_TEXT,
               "find the largest batch that fits: CMD runs with N and with M (default 2 N) where its arguments have "
               "{batch}, and then with others"),

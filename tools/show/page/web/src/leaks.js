@@ -12,9 +12,10 @@ export function sureness(confidence) {
 }
 
 export function stepWords(model) {
-    const { source, name, count: steps } = model.steps;
+    const { source, name, count: steps, word, sure } = model.steps;
     const named = name && source !== "time" ? ` “${name.slice(0, 60)}”` : "";
-    return `${plural(steps, "step")}, from ${SOURCES[source] || source}${named}`;
+    const doubt = word === "repeat" ? `, ${percent(sure)} even, which may be parts of a step` : "";
+    return `${plural(steps, model.stepWord())}, from ${SOURCES[source] || source}${named}${doubt}`;
 }
 
 function sparkline(values) {
@@ -40,8 +41,8 @@ function columnsOf(model, rows, candidates) {
         { name: "#", number: true, value: (s) => s.rank },
         { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), csv: (s) => suspectName(s, model), class: "wide" },
         { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device) },
-        { name: candidates ? "Growth, if these are steps" : "Growth per step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
-        { name: "At each step", value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },
+        { name: candidates ? "Growth, if these are steps" : `Growth per ${model.stepWord()}`, number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
+        { name: `At each ${model.stepWord()}`, value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },
         { name: "Holds now", number: true, value: (s) => s.live_bytes, show: (s) => bytes(s.live_bytes), title: (s) => exact(s.live_bytes) },
         { name: "Blocks", number: true, value: (s) => s.live_count, show: (s) => count(s.live_count) },
         !candidates && { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
@@ -54,7 +55,7 @@ function columnsOf(model, rows, candidates) {
 export function leaks(model) {
     const { suspects, candidates = [], why } = model.leaks;
     if (!suspects.length && !candidates.length) return { empty: `No suspect${why ? `: ${why}` : ""}. The analysis covers ${stepWords(model)}.`, redraw() {}, destroy() {} };
-    const said = suspects.length ? `Call sites that hold more with every step, over ${stepWords(model)}. Open a site to see its stack.`
+    const said = suspects.length ? `Call sites that hold more with every ${model.stepWord()}, over ${stepWords(model)}. Open a site to see its stack.`
         : `No suspect: ${why}. The analysis covers ${stepWords(model)}.`;
     return {
         node: section("growth", "Growth", said,

@@ -24,15 +24,15 @@ export function sizes(model, device) {
 
 export function churn(model) {
     const { sites, pairs, pairs_per_step: each } = model.churn;
-    if (!pairs) return nothing("No block was allocated and freed within one step.");
-    const lead = `${plural(pairs, "block")} were freed within the step that allocated them: ${decimal(each)} per step, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of driver calls takes microseconds to milliseconds and may stop the GPU. A cache, or reusing the block, avoids this cost.`;
+    if (!pairs) return nothing(`No block was allocated and freed within one ${model.stepWord()}.`);
+    const lead = `${plural(pairs, "block")} were freed within the ${model.stepWord()} that allocated them: ${decimal(each)} per ${model.stepWord()}, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of driver calls takes microseconds to milliseconds and may stop the GPU. A cache, or reusing the block, avoids this cost.`;
     const most = Math.max(1, ...sites.map((s) => s.pairs));
     return view(section("churn", "Churn", lead, table({
-        caption: "Sites that allocate and free within one step", id: "churn-table", rows: sites, first: 10,
+        caption: `Sites that allocate and free within one ${model.stepWord()}`, id: "churn-table", rows: sites, first: 10,
         columns: [
             { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site), csv: (s) => model.siteName(s.site), class: "wide" },
             { name: "Pairs", number: true, value: (s) => s.pairs, show: (s) => count(s.pairs), bar: (s) => s.pairs / most },
-            { name: "Per step", number: true, value: (s) => s.pairs_per_step, show: (s) => decimal(s.pairs_per_step) },
+            { name: `Per ${model.stepWord()}`, number: true, value: (s) => s.pairs_per_step, show: (s) => decimal(s.pairs_per_step) },
             { name: "Bytes in all", number: true, value: (s) => s.bytes, show: (s) => bytes(s.bytes), title: (s) => exact(s.bytes) },
             { name: "Mean lifetime", number: true, value: (s) => s.mean_life_ns, show: (s) => after(s.mean_life_ns) },
         ],

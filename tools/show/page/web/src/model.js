@@ -56,6 +56,11 @@ class Model {
         return shorter(this.siteName(id));
     }
 
+    // "step", or "repeat" where what was found may be a part of one.
+    stepWord() {
+        return this.steps.word === "repeat" ? "repeat" : "step";
+    }
+
     // "step 14 of 20": the step at a moment; "" before the first and after the last.
     step(ns) {
         const { bounds_ns: bounds, count: steps, source } = this.steps;
@@ -66,7 +71,7 @@ class Model {
             if (bounds[middle] <= ns) low = middle;
             else high = middle;
         }
-        return `step ${count(low + 1)} of ${count(steps)}`;
+        return `${this.stepWord()} ${count(low + 1)} of ${count(steps)}`;
     }
 
     // Parts of a moment as a reader takes them: several blocks of one operation below one line are one row.

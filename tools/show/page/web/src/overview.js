@@ -77,7 +77,7 @@ function growthAnswer(model, device) {
     if (!here) return answer("#growth", "What grows?", "nothing", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
     const end = known(here.seconds_to_oom) ? `At this rate, ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
     return answer("#leaks-table", "What grows?", here.function || model.shortName(here.site),
-        `+${bytes(here.bytes_per_step)} per step on ${deviceWord(here.device)}, ${sureness(here.confidence)}, ${percent(here.confidence)}; holds ${bytes(here.live_bytes)}. ${end}`,
+        `+${bytes(here.bytes_per_step)} per ${model.stepWord()} on ${deviceWord(here.device)}, ${sureness(here.confidence)}, ${percent(here.confidence)}; holds ${bytes(here.live_bytes)}. ${end}`,
         model.leaks.suspects.length > 1 && `${plural(model.leaks.suspects.length - 1, "more suspect")} below.`);
 }
 
