@@ -160,14 +160,13 @@ def try_command(one, place):
         skipped += 1
         return
     machine = one.root or "--system" in one.text or "gpuprof agent" in one.text or "--need" in one.text
-    text = fitted(one.text, place)
+    # A command before it, or a try before this one, may have written the recording.
+    text = re.sub(r"gpuprof (run|attach|dryrun) (?=.*--record)|gpuprof (record) (?=.*-o )", r"gpuprof \1\2 --force ", fitted(one.text, place))
     if one.behind and not machine:
         tell(place.begin(text), f"{one.where}: {one.text}", "     it did not start to be profiled")
         return
     # On a loaded machine a command may come too early, or the driver is asked too late: it is tried three times.
     for _ in range(3):
-        for older in re.findall(r"--record=(\w+\.gpuprof)|record .*-o (\w+\.gpuprof)", text):  # of an example before, or the try before
-            place.run(f"rm -f {''.join(older)}")
         try:
             status, out = place.run(text.rstrip("& "))
         except subprocess.TimeoutExpired:

@@ -74,6 +74,8 @@ ranks='for r in 0 1; do RANK=$r WORLD_SIZE=2 $train 2; done'
 gpuprof run --sim --record=r.gpuprof -- bash -c "$ranks" >out 2>&1
 file=r.rank1.gpuprof
 keeps 2 gpuprof run --sim --record=r.gpuprof -- bash -c "$ranks"
+grep -q -e '--record=r.gpuprof: r.rank[01].gpuprof is there, of a rank of an earlier run' out
+tell "the file of a rank is named" $?
 replaces 0 gpuprof run --sim --force --record=r.gpuprof -- bash -c "$ranks"
 [ "$(echo r.*)" = "r.rank0.gpuprof r.rank1.gpuprof" ]
 tell "the ranks have their names: $(echo r.*)" $?
@@ -123,6 +125,12 @@ echo "mine" >$file
 keeps 1 gpuprof report x.gpuprof -o $file
 keeps 1 gpuprof dryrun --gpu=t4 -o $file -- $train 2
 mkdir folder
+gpuprof check x.gpuprof --budget=1GiB --junit=folder >out 2>&1
+[ $? = 1 ] && grep -q 'is a folder' out
+tell "a folder for JUnit is refused" $?
+gpuprof dryrun --gpu=t4 --record -- $train 2 >out 2>&1
+file=train_rt.gpuprof
+keeps 2 gpuprof dryrun --gpu=t4 --record -- $train 2
 gpuprof run --sim --record=folder -- $train 2 >out 2>&1
 [ $? = 1 ] && rmdir folder
 tell "a folder is refused" $?

@@ -174,6 +174,14 @@ class Plugin(unittest.TestCase):
                 self.assertEqual(report["schema"], "gpuprof.pytest/1")
                 self.assertEqual(rows["test_plain"]["added_bytes"], 2 << 20)
                 self.assertEqual(rows["test_leaks_little"]["left_bytes"], 1 << 20)
+                self.pytest(python, f"--gpuprof-json={path}")  # its own file is replaced
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("import mine\n")
+                refused = self.pytest(python, f"--gpuprof-json={path}")
+                self.assertEqual(refused.returncode, 4, refused.stdout)
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), "import mine\n")
+                os.unlink(path)
 
     def test_without_gpuprof(self):
         """The tests run, and the summary says once what was not checked; nothing of gpuprof was loaded for it."""

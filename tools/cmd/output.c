@@ -114,7 +114,13 @@ int gp_output_check(const char *command, const char *option, const char *path, b
 {
     char magic[sizeof(GP_RECORD_MAGIC) - 1];
     struct stat status;
-    if (!path || strcmp(path, "-") == 0 || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+    if (!path || strcmp(path, "-") == 0 || stat(path, &status) != 0)
+        return GP_EXIT_OK;
+    if (S_ISDIR(status.st_mode)) {
+        gp_error(command, "%s%s: is a folder: name a file in it", option, path);
+        return GP_EXIT_FAILED;
+    }
+    if (!S_ISREG(status.st_mode))
         return GP_EXIT_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool recording = fd >= 0 && output_read(fd, magic, sizeof(magic), 0) == sizeof(magic) &&

@@ -127,7 +127,13 @@ int gp_recorded_names_free(const char *command, const char *pattern, const char 
     /* The program may start ranks. A process of its own number is another file in any case. */
     if (!*old && rank->rank < 0 && (!process || force))
         *old = names_find(pattern, path, &when);
-    return *old && !force ? old_refuse(command, "--record=", path, when) : GP_EXIT_OK;
+    if (!*old || force)
+        return GP_EXIT_OK;
+    gp_error(command,
+             "--record=%s: %s is there, of a rank of an earlier run, and stays: replace it with --force, or choose "
+             "another name",
+             gp_recorded_short(pattern), gp_recorded_short(path));
+    return GP_EXIT_USAGE;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
