@@ -268,6 +268,23 @@ def test_the_answers(case):
     assert "nothing" in said and document["leaks"]["why"] in said, said
 
 
+def test_candidates_are_no_denial(case):
+    """Without a suspect, what may grow is in the answers and in a table of its own."""
+    document, page = fixtures.training(), case.page()
+    suspect = document["leaks"]["suspects"][0]
+    candidate = dict(suspect, rank=1, confidence=0.5, if_steps_bytes_per_step=suspect["bytes_per_step"],
+                     because="each of 20 repeats keeps 1 and frees 3 blocks")
+    document["leaks"] = {"why": "it cannot be known", "suspects": [], "candidates": [candidate]}
+    case.make("candidates", document)
+    page.open(case.path("candidates"))
+    said = page.eval("document.querySelectorAll('.answer')[3].innerText")
+    assert suspect["function"] in said and candidate["because"] in said and "nothing" not in said, said
+    row = page.eval("document.querySelector('#candidates-table tbody tr').innerText")
+    assert suspect["function"] in row and candidate["because"] in row and "+" + size(suspect["bytes_per_step"]) in row, row
+    equal(page.eval("document.querySelector('#leaks-table')"), None, "a table of suspects")
+    equal(page.complaints(), [], "complaints")
+
+
 def test_warnings_are_on_top(case):
     for name, wanted in (("healthy", []), ("training", ["Out of memory."]), ("empty", ["Incomplete."]), ("hostile", ["Incomplete.", "1,204 events dropped of"])):
         page, _ = case.open(name)
