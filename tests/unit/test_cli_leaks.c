@@ -134,6 +134,18 @@ Test(leaks_command, what_is_not_known_is_named_by_all_and_denied_by_none)
     json_decref(ranks);
 }
 
+/* A gate does not take what is not known for nothing. */
+Test(leaks_command, a_budget_of_growth_is_unknown_without_known_steps)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/budgets", folder);
+    FILE *budgets = fopen(path, "w");
+    cr_assert(budgets && fputs("leak 0B\n", budgets) >= 0 && fclose(budgets) == 0);
+    expect(run("check %s --budgets=%s", write_program("steps/flat/founding/exits"), path), 3, NULL, NULL);
+    expect(run("check %s --budgets=%s", write_program("infers/flat/almost/exits"), path), 0,
+           "the growth of memory per step is not known", NULL);
+}
+
 /* `leaks` on a terminal: each line fits. */
 Test(leaks_command, lines_fit_a_terminal)
 {

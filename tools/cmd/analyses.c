@@ -131,9 +131,11 @@ const struct gp_command_spec gp_command_leaks = {
     .usage =
         GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--step=NAME|TIME] [--json] [--error-exitcode=N] "
                 "[--symfs=DIR]"),
-    .about = GP_LIST("Lists the call sites that hold more memory with every step of the program, how fast they grow, "
-                     "and when the memory will run out. Steps are recurring marks, NVTX ranges, or a period that the "
-                     "events themselves show. docs/analyses.md has the rule by which a site is suspected."),
+    .about =
+        GP_LIST("Lists the call sites that hold more memory with every step of the program, how fast they grow, "
+                "and when the memory will run out. Steps are recurring marks, NVTX ranges, or a period that the "
+                "events themselves show. A site that grows where they may be no steps (layers of one pass, say) is a "
+                "candidate, with what it would mean. docs/analyses.md has the rules."),
     .details = GP_LIST("With '-p' a running process is recorded first; ^C ends that early, and the analysis follows at "
                        "once. The same holds for 'peak', 'churn', 'fragmentation' and 'reconcile'."),
     .options = leaks_options,

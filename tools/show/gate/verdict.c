@@ -121,7 +121,7 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
         if (!finding->ok)
             fputs("in what was recorded, so its budget holds nothing: is the name right?", out);
         else if (strcmp(name, "leak") == 0)
-            fputs("known: the recording has no steps that repeat", out);
+            fputs("known: the recording has no steps that are known ('gpuprof leaks')", out);
         else
             fputs(strcmp(name, "asleep") == 0 ? "known: nothing was asleep" : "in the recording", out);
         return;
