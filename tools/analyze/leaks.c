@@ -438,7 +438,7 @@ static double leak_more(const struct gp_leak_search *search, uint32_t index)
     struct gp_trend trend;
     uint32_t count = search->points - search->warm;
     for (uint32_t i = 0; i < count; i++)
-        above[i] = high[search->warm + i] - kept[search->warm + i + 1];
+        above[i] = (int64_t)((uint64_t)high[search->warm + i] - (uint64_t)kept[search->warm + i + 1]); /* may wrap */
     return gp_trend_find(above, count, &trend) ? trend.slope : 0;
 }
 
