@@ -272,6 +272,15 @@ struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what)
     return frame;
 }
 
+uint32_t gp_account_frame_own(enum gp_space *what)
+{
+    const uint32_t own = gp_thread.number - 1;
+    if (own >= GP_FRAMES_OWN || __atomic_load_n(&frames[own].x_busy, __ATOMIC_RELAXED) == 0)
+        return 0;
+    *what = frames[own].what;
+    return own + 1;
+}
+
 void gp_account_frame_put(uint32_t token)
 {
     /* [frame.R] release: pairs with [frame.A]. */

@@ -328,8 +328,9 @@ struct gp_frame {
     uint64_t address; /* an unmap: its first mapping. A pool's end: the pool */
     uint64_t time_ns; /* when the record's bytes left the totals */
     struct gp_record record;
-    bool died;       /* a handle, an import: the record has left the map */
-    bool referenced; /* a handle: it had references before the release */
+    bool died;                /* a handle, an import: the record has left the map */
+    bool referenced;          /* a handle: it had references before the release */
+    struct gp_ending *ending; /* a context, a graph: what ends with it */
 };
 
 /* Takes a free frame and returns its token, or 0 if all are in use (counted). */
@@ -338,6 +339,23 @@ uint32_t gp_account_frame_get(struct gp_frame **out);
  * call whose begin was not seen. */
 struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what);
 void gp_account_frame_put(uint32_t token);
+/* The token of the thread's own frame, if a call of the thread holds it, and what it is about; else 0. */
+uint32_t gp_account_frame_own(enum gp_space *what);
+
+/* ending.c: memory that one driver call ends together. */
+struct gp_ending;
+/* NULL: no memory, or no room is wanted; the others but _add take it too. */
+struct gp_ending *gp_ending_new(uint64_t room);
+/* A record that is about to leave its map. False: no room. Takes no lock. */
+bool gp_ending_add(struct gp_ending *ending, const struct gp_record *record);
+uint64_t gp_ending_count(const struct gp_ending *ending);
+/* Before the call: the bytes of all of them leave the totals. */
+void gp_ending_begin(struct gp_ending *ending);
+/* After it, and the last use: it ended them; or it failed, and put brings each record back into its map. */
+void gp_ending_done(struct gp_ending *ending);
+void gp_ending_refused(struct gp_ending *ending, void (*put)(struct gp_record *record, void *arg), void *arg);
+/* block.c: into the map of blocks, after the driver refused to end it. Its bytes are in the totals. */
+void gp_block_put(struct gp_record *record);
 
 /* ==== memory in the order of its addresses ======================================================================== */
 /* The driver's memory in the order of its addresses, and how it becomes a segment. Of memory.c,

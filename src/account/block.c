@@ -150,6 +150,21 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     return token;
 }
 
+GP_COLD void gp_block_put(struct gp_record *record)
+{
+    struct gp_record old;
+    if (GP_UNLIKELY(record->segment == GP_SEGMENT_HEAP))
+        gp_memory_refused(record);
+    int status = gp_map_insert(block_map(record->space), record, &old);
+    if (status < 0) {
+        gp_feed_lost(GP_LOST_MAP);
+        block_move(record, GP_SUB);
+    } else if (status == 1) {
+        block_missed(&old);
+    }
+    gp_ground_add(record);
+}
+
 void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
 {
     struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_DEVICE);
@@ -163,18 +178,8 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         if (GP_LIKELY(record->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
             gp_event_record_at(GP_EVENT_FREE, record, stream, frame->time_ns);
     } else {
-        struct gp_record old;
         block_putback(record, frame->time_ns);
-        if (GP_UNLIKELY(record->segment == GP_SEGMENT_HEAP))
-            gp_memory_refused(&frame->record);
-        int status = gp_map_insert(block_map(record->space), record, &old);
-        if (status < 0) {
-            gp_feed_lost(GP_LOST_MAP);
-            block_move(record, GP_SUB);
-        } else if (status == 1) {
-            block_missed(&old);
-        }
-        gp_ground_add(record);
+        gp_block_put(&frame->record);
     }
     gp_account_frame_put(token);
 }

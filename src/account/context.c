@@ -16,13 +16,37 @@ void gp_feed_context_created(uint32_t ctx, int device)
     gp_feed_poll_want(GP_POLL_DEVICES);
 }
 
-static bool context_owned(struct gp_record *record, void *arg)
+struct context_leaving {
+    uint32_t ctx;
+    uint64_t count;
+    struct gp_ending *ending;
+};
+
+static bool context_owns(const struct context_leaving *leaving, const struct gp_record *record)
 {
-    uint32_t ctx = *(uint32_t *)arg;
-    if (record->ctx != ctx || record->space > GP_SPACE_MODULE || record->space == GP_SPACE_STREAM)
-        return false;
+    return record->ctx == leaving->ctx && record->space <= GP_SPACE_MODULE && record->space != GP_SPACE_STREAM;
+}
+
+static bool context_count(struct gp_record *record, void *arg)
+{
+    struct context_leaving *leaving = arg;
+    leaving->count += context_owns(leaving, record);
+    return false;
+}
+
+static bool context_take(struct gp_record *record, void *arg)
+{
+    struct context_leaving *leaving = arg;
+    return context_owns(leaving, record) && gp_ending_add(leaving->ending, record);
+}
+
+/* For what there was no room for, or came while the context was being destroyed. */
+static bool context_end_one(struct gp_record *record, void *arg)
+{
     uint64_t time_ns = 0;
-    if (record->device != 255) {
+    if (!context_owns(arg, record))
+        return false;
+    if (record->device != GP_NO_DEVICE) {
         struct gp_move move = gp_account_block_move(record);
         time_ns = gp_account_move(record->device, GP_SUB, &move);
         if (record->segment)
@@ -51,19 +75,72 @@ static void context_ended(uint32_t ctx, int device, bool announced)
     gp_event_write(&event);
 }
 
-void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
+/* The context's memory leaves the totals. */
+static struct gp_ending *context_leaves(uint32_t ctx, int device)
 {
-    if (ctx == 0)
-        return;
+    struct context_leaving leaving = {.ctx = ctx};
     context_unused(ctx, device);
     uint32_t primary = gp_feed_primary_of(device);
     if (primary ? ctx == primary : device >= 0 && gp_accounts.setup.late) /* then it may be that one */
         gp_feed_pools_unsure(device);
     gp_ground_context_gone(ctx); /* blocks end before their segments */
-    gp_map_each(gp_accounts.blocks, context_owned, &ctx);
-    gp_map_each(gp_accounts.objects, context_owned, &ctx);
+    gp_map_each(gp_accounts.blocks, context_count, &leaving);
+    gp_map_each(gp_accounts.objects, context_count, &leaving);
+    leaving.ending = gp_ending_new(leaving.count);
+    if (!leaving.ending)
+        return NULL;
+    gp_map_each(gp_accounts.blocks, context_take, &leaving);
+    gp_map_each(gp_accounts.objects, context_take, &leaving);
+    gp_ending_begin(leaving.ending);
+    return leaving.ending;
+}
+
+static void context_left(uint32_t ctx, int device, struct gp_ending *ending, bool announced)
+{
+    struct context_leaving rest = {.ctx = ctx};
+    gp_ending_done(ending);
+    gp_map_each(gp_accounts.blocks, context_end_one, &rest);
+    gp_map_each(gp_accounts.objects, context_end_one, &rest);
     gp_before_context(ctx);
     context_ended(ctx, device, announced);
+}
+
+void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
+{
+    if (ctx)
+        context_left(ctx, device, context_leaves(ctx, device), announced);
+}
+
+uint32_t gp_feed_context_destroy_begin(uint32_t ctx, int device)
+{
+    struct gp_frame *frame;
+    uint32_t token = ctx ? gp_account_frame_get(&frame) : 0;
+    if (!token)
+        return 0;
+    frame->what = GP_SPACE_CONTEXT;
+    frame->record = (struct gp_record){.ctx = ctx, .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device};
+    frame->ending = context_leaves(ctx, device);
+    return token;
+}
+
+static void context_put(struct gp_record *record, void *arg)
+{
+    (void)arg;
+    gp_block_put(record);
+}
+
+void gp_feed_context_destroy_end(uint32_t token, bool ok, bool announced)
+{
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_CONTEXT);
+    if (!frame)
+        return;
+    const struct gp_record *context = &frame->record;
+    if (ok)
+        context_left(context->ctx, context->device == GP_NO_DEVICE ? GP_DEVICE_UNKNOWN : context->device, frame->ending,
+                     announced);
+    else
+        gp_ending_refused(frame->ending, context_put, NULL);
+    gp_account_frame_put(token);
 }
 
 struct context_change {

@@ -43,6 +43,7 @@ enum gp_space {
     GP_SPACE_PENDING_HANDLE, /* handles that the unmap under way would free */
     GP_SPACE_GRAPH_NODE,     /* handles of graph allocation nodes */
     GP_SPACE_GRAPH_OWNER,    /* of their graphs */
+    GP_SPACE_CONTEXT,        /* of no record: a frame (account.h) is about one */
 };
 
 #define GP_DEVICE_UNKNOWN (-1)
@@ -283,6 +284,8 @@ bool gp_feed_pool_is_nowhere(uint64_t pool);
 
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph);
 void gp_feed_graph_node_destroyed(uint64_t node);
+uint32_t gp_feed_graph_node_destroy_begin(uint64_t node);
+void gp_feed_graph_node_destroy_end(uint32_t token, bool ok);
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph);
 void gp_feed_graph_destroy_end(uint32_t token, bool ok);
 /* A graph was destroyed without a call that names it. */
@@ -299,6 +302,10 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok);
  * address. */
 void gp_feed_pool_import_pointer(uint64_t address, int device);
 
+/* The thread has left a call between its begin and its end, and comes back neither. Whether the driver did what was
+ * asked for is not known: what was to be freed counts as freed. */
+void gp_feed_call_left(void);
+
 /* ---- contexts, streams, modules ------------------------------------------------------------------------------- */
 
 /* One that is counted already is not counted again: two sources may tell of it. */
@@ -308,6 +315,9 @@ void gp_feed_context_created(uint32_t ctx, int device);
 /* device: the context's, or GP_DEVICE_UNKNOWN. announced: true if the driver reported it; false
  * if it is inferred, and so may already be known. */
 void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced);
+/* The same around a call that may fail: its memory leaves the totals before the call. 0: call the above after it. */
+uint32_t gp_feed_context_destroy_begin(uint32_t ctx, int device);
+void gp_feed_context_destroy_end(uint32_t token, bool ok, bool announced);
 /* A green context has no memory of its own: what carries its number is the primary context's, and stays. */
 void gp_feed_green_destroyed(uint32_t ctx, int device);
 /* The device of a context that was created before we were loaded, or that was replaced in the
@@ -412,7 +422,11 @@ void gp_feed_poll_leave(void);
 /* Call them around all polls of one device: the own bytes held in between bound the peaks
  * (account.h). */
 void gp_feed_poll_begin(int device);
+/* Between the two, after all polls: true asks for all of them once more. */
+bool gp_feed_poll_again(int device);
 void gp_feed_poll_end(int device);
+/* The poll that somebody waits for has ended in time, or not. */
+void gp_feed_poll_late(bool late);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);
 void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high);
 /* threads: that the device can hold at once; 0: unknown. */

@@ -15,9 +15,9 @@
  * GRAPH_OWNER from the handle of the graph to the head. */
 struct gp_graph_node {
     struct gp_graph_node *next, *previous, *list; /* list: the head; of an unused one only next is used */
-    uint64_t address;
-    uint64_t handle; /* 0: unknown; of a head: the graph's */
-    bool ends;       /* of a head: the graph is being destroyed, and no record leads to it */
+    uint64_t address;                             /* of a head: how many nodes there are */
+    uint64_t handle;                              /* 0: unknown; of a head: the graph's */
+    bool ends; /* of a head: the graph is being destroyed, and no record leads to it */
 };
 #define GRAPH_CHUNK (64u << 10)
 
@@ -25,18 +25,17 @@ static struct gp_lock graph_lock = GP_LOCK_INIT(GP_RANK_ACCOUNT); /* the rings; 
 static struct gp_graph_node *graph_unused;
 static uint64_t x_graph_nodes;
 
-static void graph_move(const struct gp_record *record, enum gp_counter_op op)
+/* Returns the time of the change, as gp_account_move. */
+static uint64_t graph_move(const struct gp_record *record, enum gp_counter_op op)
 {
-    struct gp_move move = {.kind = GP_KIND_GRAPH, .parts = GP_PART_KIND, .bytes = (int64_t)record->bytes, .count = 1};
-    if (record->device != GP_NO_DEVICE)
-        gp_account_move(record->device, op, &move);
+    struct gp_move move = gp_account_block_move(record);
+    return record->device != GP_NO_DEVICE ? gp_account_move(record->device, op, &move) : 0;
 }
 
 static void graph_gone(const struct gp_record *record)
 {
     __atomic_fetch_sub(&x_graph_nodes, 1, __ATOMIC_RELAXED);
-    graph_move(record, GP_SUB);
-    gp_event_record(GP_EVENT_FREE, record, 0);
+    gp_event_record_at(GP_EVENT_FREE, record, 0, graph_move(record, GP_SUB));
 }
 
 /* ---- the rings, under graph_lock ------------------------------------------------------------------------------ */
@@ -108,12 +107,14 @@ static void graph_hook(struct gp_graph_node *node, struct gp_graph_node *list)
     node->next = list->next;
     list->next->previous = node;
     list->next = node;
+    list->address++;
 }
 
 static void graph_unhook(struct gp_graph_node *node)
 {
     node->previous->next = node->next;
     node->next->previous = node->previous;
+    node->list->address--;
     graph_list_trim(node->list);
 }
 
@@ -208,6 +209,62 @@ void gp_feed_graph_node_destroyed(uint64_t node)
         graph_gone(&gone);
 }
 
+uint32_t gp_feed_graph_node_destroy_begin(uint64_t node)
+{
+    struct gp_frame *frame;
+    struct gp_record *gone;
+    uint32_t token = node && __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED) ? gp_account_frame_get(&frame) : 0;
+    if (!token)
+        return 0;
+    gone = &frame->record;
+    gone->space = 0;
+    gp_lock_take(&graph_lock);
+    struct gp_graph_node *found = graph_find(GP_SPACE_GRAPH_NODE, node);
+    if (found) {
+        frame->address = found->list->handle;
+        graph_take(found, gone);
+    }
+    gp_lock_give(&graph_lock);
+    if (!gone->space) {
+        gp_account_frame_put(token);
+        return 0;
+    }
+    frame->what = GP_SPACE_GRAPH_NODE;
+    gone->graph.handle = node;
+    frame->time_ns = graph_move(gone, GP_SUB);
+    return token;
+}
+
+/* The driver did not destroy it. Its bytes are in the totals again. */
+static void graph_put_back(struct gp_record *record, void *graph)
+{
+    gp_lock_take(&graph_lock);
+    bool entered = graph_put(record, record->graph.handle, *(const uint64_t *)graph);
+    gp_lock_give(&graph_lock);
+    if (entered)
+        return;
+    gp_feed_lost(GP_LOST_MAP);
+    graph_gone(record);
+}
+
+void gp_feed_graph_node_destroy_end(uint32_t token, bool ok)
+{
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_GRAPH_NODE);
+    if (!frame)
+        return;
+    struct gp_move move = gp_account_block_move(&frame->record);
+    if (ok) {
+        __atomic_fetch_sub(&x_graph_nodes, 1, __ATOMIC_RELAXED);
+        gp_event_record_at(GP_EVENT_FREE, &frame->record, 0, frame->time_ns);
+    } else {
+        if (frame->record.device != GP_NO_DEVICE)
+            gp_account_putback(frame->record.device, frame->time_ns, &move);
+        graph_put_back(&frame->record, &frame->address);
+    }
+    gp_account_frame_put(token);
+    gp_feed_poll_want(GP_POLL_GRAPHS);
+}
+
 /* Of a graph that ends. One node at a time, so that no thread waits for a long ring. */
 static void graph_list_gone(struct gp_graph_node *list)
 {
@@ -228,8 +285,8 @@ static void graph_list_gone(struct gp_graph_node *list)
     }
 }
 
-/* The ring of a graph whose handle may be reused from now on; NULL: it holds no memory. */
-static struct gp_graph_node *graph_disown(uint64_t graph)
+/* The ring of a graph whose handle may be reused from now on; NULL: it holds no memory. count: of its nodes. */
+static struct gp_graph_node *graph_disown(uint64_t graph, uint64_t *count)
 {
     gp_lock_take(&graph_lock);
     struct gp_graph_node *list = graph_find(GP_SPACE_GRAPH_OWNER, graph);
@@ -237,14 +294,31 @@ static struct gp_graph_node *graph_disown(uint64_t graph)
         gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_OWNER, graph, NULL);
         list->ends = true;
     }
+    *count = list ? list->address : 0;
     gp_lock_give(&graph_lock);
     return list;
 }
 
+/* Takes the next node of a ring that ends. False: there is none, or no room. */
+static bool graph_leaves(struct gp_graph_node *list, struct gp_ending *ending)
+{
+    struct gp_record gone = {.space = 0};
+    gp_lock_take(&graph_lock);
+    struct gp_graph_node *node = list->next;
+    bool more = node != list && gp_map_find(gp_accounts.objects, GP_SPACE_GRAPH, node->address, &gone) == 0;
+    gone.graph.handle = node->handle;
+    more = more && gp_ending_add(ending, &gone);
+    if (more)
+        graph_take(node, &gone);
+    gp_lock_give(&graph_lock);
+    return more;
+}
+
 void gp_feed_graph_gone(uint64_t graph)
 {
+    uint64_t count;
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED))
-        graph_list_gone(graph_disown(graph));
+        graph_list_gone(graph_disown(graph, &count));
 }
 
 /* Under graph_lock. False: all nodes have moved, or there is no room for the other ring. */
@@ -272,13 +346,19 @@ void gp_feed_graph_moved(uint64_t graph, uint64_t into)
 uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
 {
     struct gp_frame *frame;
+    uint64_t count;
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED) == 0)
         return 0; /* no graph of this process holds memory */
     uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
+    struct gp_graph_node *list = graph_disown(graph, &count);
     frame->what = GP_SPACE_GRAPH;
-    frame->record.graph.node = graph_disown(graph);
+    frame->record.graph.node = list;
+    frame->ending = gp_ending_new(count);
+    while (frame->ending && graph_leaves(list, frame->ending))
+        ;
+    gp_ending_begin(frame->ending);
     return token;
 }
 
@@ -298,10 +378,15 @@ void gp_feed_graph_destroy_end(uint32_t token, bool ok)
     if (!frame)
         return;
     struct gp_graph_node *list = frame->record.graph.node;
-    if (ok)
+    uint64_t graph = list ? list->handle : 0;
+    if (ok) {
+        __atomic_fetch_sub(&x_graph_nodes, gp_ending_count(frame->ending), __ATOMIC_RELAXED);
+        gp_ending_done(frame->ending);
         graph_list_gone(list);
-    else if (list)
+    } else if (list) {
         graph_own_again(list);
+        gp_ending_refused(frame->ending, graph_put_back, &graph);
+    }
     gp_account_frame_put(token);
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }

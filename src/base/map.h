@@ -73,7 +73,10 @@ struct gp_record { /* one cache line */
             uint32_t asks;    /* of the poller before it began */
         } stream;
         struct gp_record_graph {
-            struct gp_graph_node *node; /* in graph.c */
+            union { /* in graph.c */
+                struct gp_graph_node *node;
+                uint64_t handle; /* the node's own, while the driver is destroying it */
+            };
         } graph;
         struct gp_record_before { /* memory from before the attach */
             bool mapped;

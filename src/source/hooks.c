@@ -3,8 +3,9 @@
  * hooks.c: one wrapper and one pass function per row of hooks.def and wrap.def, and the steps
  * around an accounted call. Programs call it through libgpuprof-shim.so and through the pointers of
  * hooks_lookup.c, on any thread, at any time from before cuInit to after exit handlers.  Without a
- * server and without accounting a wrapper costs three loads.
+ * server and without accounting a wrapper costs four loads.
  */
+#include "account/feed.h"
 #include "base/thread.h"
 #include "source/internal.h"
 #include <errno.h>
@@ -60,6 +61,46 @@ static inline uint32_t hooks_turn(void)
 
 /* ---- around an accounted call ------------------------------------------------------------------------------------ */
 
+/* Of the thread with this number, the struct gp_hooks_call of the call under way, as an address that is only compared;
+ * 0: none. */
+#define GP_HOOKS_THREADS 65536u
+static uintptr_t hooks_under_way[GP_HOOKS_THREADS];
+
+/* NULL: the thread has no number of its own (base/thread.c). */
+static inline uintptr_t *hooks_way(void)
+{
+    uint32_t place = gp_thread.number - 1;
+    return GP_LIKELY(place < GP_HOOKS_THREADS) ? &hooks_under_way[place] : NULL;
+}
+
+/* The thread is in the driver, whose own calls are ignored, but this is none of them. So the program has left that
+ * call, by siglongjmp, an exception or another stack, or calls out of it, in a signal handler or a callback. Either way
+ * the call is the program's. */
+static GP_COLD void hooks_left(const void *caller)
+{
+    const uintptr_t *way = hooks_way();
+    if (!gp_thread.inside && gp_thread_life_on() && way && *way && !gp_hooks_is_inner(caller))
+        gp_thread.ignored = 0;
+}
+
+/* A call that was made from below this one's place on the stack is over, whether it returned or not. */
+static inline void hooks_enter_way(const struct gp_hooks_call *call)
+{
+    uintptr_t *way = hooks_way();
+    if (!way)
+        return;
+    if (GP_UNLIKELY(*way && *way <= (uintptr_t)call))
+        gp_feed_call_left();
+    *way = (uintptr_t)call;
+}
+
+static inline void hooks_leave_way(void)
+{
+    uintptr_t *way = hooks_way();
+    if (way)
+        *way = 0;
+}
+
 /* False: the call is not accounted.  The thread is ignored until the end of the call: calls that
  * the driver makes by itself are not the program's. */
 static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
@@ -72,6 +113,7 @@ static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const
         .call = {.hook = (unsigned)row < gp_hook_count ? &gp_hooks[row] : NULL, .params = params, .slot = &call->slot},
         .resource = resource->before || resource->after ? resource : NULL,
     };
+    hooks_enter_way(call);
     if (call->resource && resource->before)
         resource->before(call);
     if (call->call.hook)
@@ -85,6 +127,7 @@ static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const
 static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
 {
     gp_thread_heed(call->heed);
+    hooks_leave_way();
     if (!gp_thread_enter())
         return result; /* switched off meanwhile */
     int saved_errno = errno;
@@ -166,6 +209,8 @@ static GP_COLD uint32_t hooks_late(enum gp_hooks_row row, const void *params, ui
 #define GP_HOOKS_WRAPPER(_name, ...)                                                                                   \
     uint32_t gp_wrap_##_name GP_HOOKS_PARAMS(__VA_ARGS__)                                                              \
     {                                                                                                                  \
+        if (GP_UNLIKELY(gp_thread.ignored))                                                                            \
+            hooks_left(__builtin_return_address(0));                                                                   \
         uint32_t(*server) GP_HOOKS_PARAMS(__VA_ARGS__) = hooks_server(GP_HOOKS_##_name);                               \
         return server ? server GP_HOOKS_ARGS(__VA_ARGS__) : gp_pass_##_name GP_HOOKS_ARGS(__VA_ARGS__);                \
     }

@@ -204,6 +204,11 @@ static bool hooks_is_insider(const void *caller)
            hooks_is_inside(&(struct gp_image){.path = info.dli_fname});
 }
 
+bool gp_hooks_is_inner(const void *caller)
+{
+    return hooks_is_insider(caller);
+}
+
 /* ---- results of lookups ------------------------------------------------------------------------------------------ */
 
 static int hooks_row_of(const char *name)

@@ -278,12 +278,40 @@ GP_CONTEXT_MADE(cuCtxCreate_v2)
 GP_CONTEXT_MADE(cuCtxCreate_v3)
 GP_CONTEXT_MADE(cuCtxCreate_v4)
 
-/* The number is removed before the driver can reuse the handle; its allocations are removed when
- * the call succeeded. */
+/* The context may end in the call. Its number is removed before the driver can reuse the handle, and its memory leaves
+ * the totals before the driver can hand it to another thread. */
+static void context_may_end(struct gp_hooks_call *call, uint64_t handle, int device)
+{
+    call->own = gp_hooks_number_take(&gp_hooks_contexts, handle);
+    if (call->own)
+        call->token = gp_feed_context_destroy_begin(call->own, device < 0 ? gp_feed_context_device(call->own) : device);
+}
+
+static void context_has_ended(struct gp_hooks_call *call, int device, bool announced)
+{
+    if (call->token)
+        gp_feed_context_destroy_end(call->token, true, announced);
+    else
+        gp_feed_context_destroyed(call->own, device, announced);
+    call->token = 0;
+}
+
+static void context_stays(struct gp_hooks_call *call, uint64_t handle)
+{
+    if (call->own)
+        gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
+    gp_feed_context_destroy_end(call->token, false, false);
+    call->token = 0;
+}
+
+static uint64_t destroyed_handle(const struct gp_hooks_call *call)
+{
+    return (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuCtxDestroy_v2)->ctx;
+}
+
 static void before_destroy(struct gp_hooks_call *call)
 {
-    call->own =
-        gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuCtxDestroy_v2)->ctx);
+    context_may_end(call, destroyed_handle(call), GP_DEVICE_UNKNOWN);
 }
 
 static void after_destroy(struct gp_hooks_call *call)
@@ -291,10 +319,9 @@ static void after_destroy(struct gp_hooks_call *call)
     if (!call->own)
         return;
     if (gp_call_ok(&call->call))
-        gp_feed_context_destroyed(call->own, gp_feed_context_device(call->own), true);
+        context_has_ended(call, gp_feed_context_device(call->own), true);
     else
-        gp_hooks_number_put(&gp_hooks_contexts, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuCtxDestroy_v2)->ctx,
-                            call->own);
+        context_stays(call, destroyed_handle(call));
 }
 
 /* ---- primary contexts -------------------------------------------------------------------------------------------- */
@@ -321,23 +348,39 @@ static bool primary_is_active(int device)
     return gp_ask.primary_state && gp_ask.primary_state(device, &flags, &active) == 0 && active;
 }
 
-/* One reference less, never below zero: references from before the hooks are not counted. */
-static void primary_let(int device)
+/* One reference less, never below zero: references from before the hooks are not counted. Returns how many there were. */
+static uint32_t primary_let(int device)
 {
     uint32_t *refs = &gp_primaries[device].x_refs, count = __atomic_load_n(refs, __ATOMIC_RELAXED);
     while (count && !__atomic_compare_exchange_n(refs, &count, count - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
+    return count;
 }
 
-/* Returns whether this is the last reference.  It uses our own count, because another thread may
- * retain the context again before a query. */
+/* Our own count tells whether this is the last reference, because another thread may retain the context again before a
+ * query. Of two threads that release at once, one takes the last off. */
+static void primary_may_end(struct gp_hooks_call *call, int device)
+{
+    uint32_t count = primary_let(device);
+    call->let = count > 0;
+    if (count != 1)
+        return;
+    context_may_end(call, primary_handle(device), device);
+    gp_feed_pools_unsure(device);
+}
+
+static void primary_not_let(struct gp_hooks_call *call, int device)
+{
+    if (call->let)
+        __atomic_fetch_add(&gp_primaries[device].x_refs, 1, __ATOMIC_RELAXED);
+    context_stays(call, primary_handle(device));
+}
+
 static void before_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
-    if (!primary_handle(device) || __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) != 1)
-        return;
-    call->own = gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
-    gp_feed_pools_unsure(device);
+    if (primary_handle(device))
+        primary_may_end(call, device);
 }
 
 static void primary_ended(struct gp_hooks_call *call, int device)
@@ -350,36 +393,39 @@ static void primary_ended(struct gp_hooks_call *call, int device)
                                              __ATOMIC_RELAXED);
     if (__atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) >= GP_REFS_UNKNOWN)
         __atomic_store_n(&gp_primaries[device].x_refs, 0, __ATOMIC_RELAXED);
-    gp_feed_context_destroyed(call->own, device, known);
+    context_has_ended(call, device, known);
+}
+
+/* After the call that let a reference go. */
+static void primary_let_go(struct gp_hooks_call *call, int device)
+{
+    uint64_t handle = primary_handle(device);
+    bool active = primary_is_active(device);
+    /* Active under a new number: another thread's retain came between.  Active without one: it has
+     * a holder that we did not see, and stays alive. */
+    if (call->own && active && !gp_hooks_number_of(&gp_hooks_contexts, handle))
+        context_stays(call, handle);
+    else if (call->own || !active)
+        primary_ended(call, device);
 }
 
 static void after_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
-    uint64_t handle = primary_handle(device);
-    if (!handle)
+    if (!primary_handle(device))
         return;
-    if (!gp_call_ok(&call->call)) {
-        if (call->own)
-            gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
-        return;
-    }
-    primary_let(device);
-    bool active = primary_is_active(device);
-    /* Active under a new number: another thread's retain came between.  Active without one: it has
-     * a holder that we did not see, and stays alive. */
-    if (call->own && active && !gp_hooks_number_of(&gp_hooks_contexts, handle))
-        gp_hooks_number_put(&gp_hooks_contexts, handle, call->own);
-    else if (call->own || !active)
-        primary_ended(call, device);
+    if (gp_call_ok(&call->call))
+        primary_let_go(call, device);
+    else
+        primary_not_let(call, device);
 }
 
 /* A reset takes effect for all holders; they keep their references. */
 static void before_reset(struct gp_hooks_call *call)
 {
-    uint64_t handle = primary_handle(GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev);
-    if (handle)
-        call->own = gp_hooks_number_take(&gp_hooks_contexts, handle);
+    int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxReset_v2)->dev;
+    if (primary_handle(device))
+        context_may_end(call, primary_handle(device), device);
 }
 
 static void after_reset(struct gp_hooks_call *call)
@@ -388,7 +434,7 @@ static void after_reset(struct gp_hooks_call *call)
     if (!call->own)
         return;
     if (!gp_call_ok(&call->call)) {
-        gp_hooks_number_put(&gp_hooks_contexts, primary_handle(device), call->own);
+        context_stays(call, primary_handle(device));
         return;
     }
     primary_ended(call, device);
@@ -408,35 +454,39 @@ static void after_green(struct gp_hooks_call *call)
     }
 }
 
-static void before_green_end(struct gp_hooks_call *call)
+static uint64_t green_handle(const struct gp_hooks_call *call)
 {
     void *context = NULL;
-    if (gp_ask.from_green && gp_ask.from_green(&context, GP_PARAMS(&call->call, cuGreenCtxDestroy)->hCtx) == 0)
-        call->own = gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
-    int device = call->own ? gp_feed_context_device(call->own) : -1;
-    if (device >= 0 && __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) == 1)
-        gp_feed_pools_unsure(device);
+    bool known = gp_ask.from_green && gp_ask.from_green(&context, GP_PARAMS(&call->call, cuGreenCtxDestroy)->hCtx) == 0;
+    return known ? (uint64_t)(uintptr_t)context : 0;
+}
+
+/* If it holds the last reference, the primary context ends in the same call. */
+static void before_green_end(struct gp_hooks_call *call)
+{
+    uint32_t number = gp_hooks_number_take(&gp_hooks_contexts, green_handle(call));
+    int device = number ? gp_feed_context_device(number) : -1;
+    if (device >= 0)
+        primary_may_end(call, device);
+    call->green = number;
 }
 
 static void after_green_end(struct gp_hooks_call *call)
 {
-    int device = call->own ? gp_feed_context_device(call->own) : -1;
-    void *context = NULL;
+    int device = call->green ? gp_feed_context_device(call->green) : -1;
     if (!gp_call_ok(&call->call)) {
-        if (call->own && gp_ask.from_green(&context, GP_PARAMS(&call->call, cuGreenCtxDestroy)->hCtx) == 0)
-            gp_hooks_number_put(&gp_hooks_contexts, (uint64_t)(uintptr_t)context, call->own);
+        if (call->green)
+            gp_hooks_number_put(&gp_hooks_contexts, green_handle(call), call->green);
+        if (device >= 0)
+            primary_not_let(call, device);
         return;
     }
     if (device < 0)
         return;
-    uint32_t primary = gp_hooks_number_of(&gp_hooks_contexts, primary_handle(device));
-    if (primary && call->own != primary)
-        gp_feed_green_destroyed(call->own, device); /* CUPTI gave it a number of its own */
-    primary_let(device);
-    if (!primary_is_active(device)) {
-        gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
-        primary_ended(call, device);
-    }
+    uint32_t primary = gp_feed_primary_of(device);
+    if (primary && call->green != primary)
+        gp_feed_green_destroyed(call->green, device); /* CUPTI gave it a number of its own */
+    primary_let_go(call, device);
 }
 
 /* ---- ends that are reported late --------------------------------------------------------------------------------- */
@@ -457,6 +507,11 @@ void gp_hooks_ended(enum gp_hooks_row row, struct gp_hooks_call *call)
     if (!call->own || !gp_call_ok(&call->call))
         return;
     if (row == GP_HOOKS_cuGreenCtxDestroy) {
+        int device = gp_feed_context_device(call->own);
+        call->green = call->own;
+        call->own = 0;
+        if (device >= 0)
+            primary_let(device);
         after_green_end(call);
         return;
     }
@@ -486,10 +541,15 @@ static void before_stream_end(struct gp_hooks_call *call)
     gp_feed_stream_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuStreamDestroy)->hStream);
 }
 
+static void before_node_end(struct gp_hooks_call *call)
+{
+    call->token =
+        gp_feed_graph_node_destroy_begin((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuGraphDestroyNode)->hNode);
+}
+
 static void after_node_end(struct gp_hooks_call *call)
 {
-    if (gp_call_ok(&call->call))
-        gp_feed_graph_node_destroyed((uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuGraphDestroyNode)->hNode);
+    gp_feed_graph_node_destroy_end(call->token, gp_call_ok(&call->call));
 }
 
 /* A call in a capturing stream made a node, and the stream's next node depends only on that one. */
@@ -588,14 +648,16 @@ static void before_module_end(struct gp_hooks_call *call)
 {
     call->own =
         gp_hooks_number_take(&gp_hooks_modules, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuModuleUnload)->hmod);
+    if (call->own)
+        call->token = gp_feed_free_begin(GP_SPACE_MODULE, call->own);
 }
 
 static void after_module_end(struct gp_hooks_call *call)
 {
     uint64_t handle = (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuModuleUnload)->hmod;
-    if (call->own && gp_call_ok(&call->call))
-        gp_feed_module_unloaded(call->own);
-    else if (call->own)
+    if (call->token)
+        gp_feed_free_end(call->token, gp_call_ok(&call->call), 0);
+    if (call->own && !gp_call_ok(&call->call))
         gp_hooks_number_put(&gp_hooks_modules, handle, call->own);
 }
 
@@ -621,7 +683,7 @@ const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS] = {
     [GP_HOOKS_cuGreenCtxStreamCreate] = {NULL, after_green_stream},
     [GP_HOOKS_cuStreamDestroy] = {before_stream_end, NULL},
     [GP_HOOKS_cuStreamDestroy_v2] = {before_stream_end, NULL},
-    [GP_HOOKS_cuGraphDestroyNode] = {NULL, after_node_end},
+    [GP_HOOKS_cuGraphDestroyNode] = {before_node_end, after_node_end},
     [GP_HOOKS_cuMemAllocAsync] = {NULL, gp_after_cuMemAllocAsync},
     [GP_HOOKS_cuMemAllocAsync_ptsz] = {NULL, gp_after_cuMemAllocAsync_ptsz},
     [GP_HOOKS_cuMemAllocFromPoolAsync] = {NULL, gp_after_cuMemAllocFromPoolAsync},

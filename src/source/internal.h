@@ -127,6 +127,9 @@ void *gp_hooks_real(enum gp_hooks_row row);
 /* Rows whose function this driver has. */
 unsigned gp_hooks_real_count(void);
 
+/* The driver's own libraries and ours have this code. Takes the loader's lock. */
+bool gp_hooks_is_inner(const void *caller);
+
 /* libc's dlsym; keeps dlerror. */
 void *gp_hooks_symbol(void *handle, const char *name);
 
@@ -136,7 +139,10 @@ struct gp_hooks_call {
     struct gp_call call;
     const struct gp_hooks_resource *resource; /* NULL: none */
     uint64_t slot;
-    uint32_t own; /* the resource handler's value, kept from before to after; 0 at first */
+    uint32_t own;   /* the resource handler's values, kept from before to after; 0 at first */
+    uint32_t token; /* of what may end in the call */
+    uint32_t green; /* a green context's number */
+    bool let;       /* a reference of the primary context was taken off */
     uint8_t heed;
 };
 

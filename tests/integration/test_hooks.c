@@ -235,6 +235,31 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
     }
 }
 
+/* A thread that left a call by a jump counts again, as with CUPTI, and so does one that has the place of a thread which
+ * ended inside. */
+Test(hooks, count_a_thread_again_that_left_a_call)
+{
+    static const char *const sources[] = {"hooks", "cupti"};
+    char path[] = "/tmp/gpuprof-test-left-XXXXXX", sim[64];
+    int fd = mkstemp(path);
+    FILE *script = fdopen(fd, "w");
+    size_t i;
+    cr_assert_not_null(script);
+    fputs("cuMemAlloc_v2 2 delay 10s\ncuMemAllocManaged 1 delay 10s\ncuMemFree_v2 1 delay 10s\n", script);
+    fclose(script);
+    snprintf(sim, sizeof(sim), "faults=%s", path);
+    for (i = 0; i < 2; i++) {
+        const char *argv[] = {path_program("left_call"), NULL};
+        struct spawn_options options = {.argv = argv, .want_library = true, .source = sources[i], .sim = sim};
+        struct spawn_result result = {0};
+        cr_assert_eq(spawn_run(&options, &result), 0);
+        cr_expect(result.status == 0 && strcmp(result.out, "allocated 120 MiB\n") == 0, "%s: %s: %s%s", sources[i],
+                  spawn_status_text(&result), result.out, result.err);
+        spawn_result_free(&result);
+    }
+    unlink(path);
+}
+
 Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
 {
     int seed;

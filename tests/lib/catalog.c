@@ -87,6 +87,11 @@ const struct catalog_entry catalog[] = {
     {.name = "devices_rt", .sim = "devices=3", .note = "3"},
     {.name = "hook_lookup", .rules = {.is_reserved_polled = true}},
     {.name = "hook_contexts"},
+    /* Slack: the most bytes that the calls in flight have, as below. */
+    {.name = "ends_race", .args = {"destroy"}, .sim = "memory=1GiB", .note = "destroy", .rules = {.peak_slack_bytes = 1024 * MIB}, .has_threads = true},
+    {.name = "ends_race", .args = {"release"}, .sim = "memory=1GiB", .note = "release", .rules = {.peak_slack_bytes = 1024 * MIB}, .has_threads = true},
+    {.name = "ends_race", .args = {"reset"}, .sim = "memory=1GiB", .note = "reset", .rules = {.peak_slack_bytes = 1024 * MIB}, .has_threads = true},
+    {.name = "ends_race", .args = {"green"}, .sim = "memory=1GiB", .note = "green", .rules = {.peak_slack_bytes = 1024 * MIB}, .has_threads = true},
     /* Programs for the caching allocator; they run without it too. */
     {.name = "shim_streams", .is_heavy = true},
     {.name = "shim_async_free_use", .has_threads = true, .is_heavy = true},

@@ -37,8 +37,8 @@ static const char *feed_taken(void)
 }
 
 /* By number, as in feed.h and wire.h. */
-static const char *const feed_spaces[] = {"none",  "device", "host",    "registered", "array",
-                                          "block", "vmm",    "mapping", "range",      "pool"};
+static const char *const feed_spaces[] = {"none",    "device", "host", "registered", "array", "block",  "vmm",
+                                          "mapping", "range",  "pool", "graph",      "ipc",   "stream", "module"};
 static const char *const feed_kinds[] = {"none",    "linear", "pitched",    "array",    "vmm",     "pool",    "graph",
                                          "managed", "pinned", "registered", "imported", "virtual", "context", "module"};
 
@@ -133,6 +133,22 @@ STANDIN(void, gp_feed_graph_node_destroyed, uint64_t node)
     feed_note("node gone %lx", L node);
 }
 
+STANDIN(uint32_t, gp_feed_graph_node_destroy_begin, uint64_t node)
+{
+    feed_note("node ends %lx", L node);
+    return feed_token;
+}
+
+STANDIN(void, gp_feed_graph_node_destroy_end, uint32_t token, bool ok)
+{
+    feed_note("node ended %x %d", token, ok);
+}
+
+STANDIN(void, gp_feed_call_left, void)
+{
+    feed_note("a call was left");
+}
+
 /* ---- contexts, streams, modules ---------------------------------------------------------------------------------- */
 
 static bool feed_learns; /* contexts that were reported are known */
@@ -147,6 +163,17 @@ STANDIN(void, gp_feed_context_created, uint32_t ctx, int device)
 STANDIN(void, gp_feed_context_destroyed, uint32_t ctx, int device, bool announced)
 {
     feed_note("ctx gone %u device %d %d", ctx, device, announced);
+}
+
+STANDIN(uint32_t, gp_feed_context_destroy_begin, uint32_t ctx, int device)
+{
+    feed_note("ctx ends %u device %d", ctx, device);
+    return feed_token;
+}
+
+STANDIN(void, gp_feed_context_destroy_end, uint32_t token, bool ok, bool announced)
+{
+    feed_note("ctx ended %x %d %d", token, ok, announced);
 }
 
 STANDIN(void, gp_feed_green_destroyed, uint32_t ctx, int device)

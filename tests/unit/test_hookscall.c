@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -359,7 +360,32 @@ Test(hookscall, the_handle_of_a_context_that_ends_in_a_change_is_used_again)
     gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
     did("cuCtxDestroy_v2 heeded;cuCtxCreate_v2;ctx gone 1 device 2 0;ctx 3 device 2;current?;ctx gone 1 device 2 0;");
     gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
-    did("cuCtxDestroy_v2;ctx gone 3 device 2 1;");
+    did("ctx ends 3 device 2;cuCtxDestroy_v2;ctx ended 70 1 1;");
+}
+
+/* ---- calls that are left ----------------------------------------------------------------------------------------- */
+
+static jmp_buf out;
+
+static void leave(void)
+{
+    changes_in = "";
+    longjmp(out, 1);
+}
+
+/* Out of a call, by a jump: the thread's next call is the program's again, and ends what the other one began. */
+Test(hookscall, a_call_that_is_left_does_not_end_the_counting)
+{
+    start();
+    change = leave;
+    changes_in = "cuMemFree_v2";
+    if (setjmp(out) == 0)
+        gp_wrap_cuMemFree_v2(0x2000);
+    feed_taken();
+    gp_wrap_cuCtxDestroy_v2(PTR(0xd1));
+    cr_expect(strstr(feed_taken(), "a call was left;cuCtxDestroy_v2;"));
+    gp_wrap_cuMemFree_v2(0x3000);
+    did("free device at 3000;cuMemFree_v2;current?;freed 70 1 stream 0;");
 }
 
 /* ---- modules from files ------------------------------------------------------------------------------------------ */
@@ -400,10 +426,14 @@ Test(hookscall, modules_from_files)
         gp_wrap_cuModuleLoad(&module, path);
         did("cuModuleLoad;current?;failed cuModuleLoad 1 asked 0 device 1;");
         gp_wrap_cuModuleUnload(module);
-        did("cuModuleUnload;failed cuModuleUnload 1 asked 0 device -1;");
+        snprintf(want, sizeof(want),
+                 "free %s at %x;cuModuleUnload;freed 70 0 stream 0;failed cuModuleUnload 1 asked 0 device -1;",
+                 feed_spaces[GP_SPACE_MODULE], number);
+        did(want);
         result = 0;
         gp_wrap_cuModuleUnload(module);
-        snprintf(want, sizeof(want), "cuModuleUnload;module gone %u;", number);
+        snprintf(want, sizeof(want), "free %s at %x;cuModuleUnload;freed 70 1 stream 0;", feed_spaces[GP_SPACE_MODULE],
+                 number);
         did(want);
     }
     unlink(path);
