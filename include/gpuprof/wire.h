@@ -81,6 +81,7 @@ struct gp_wire_scope_value {
 #define GP_DEVICE_ESTIMATED  4u  /* some bytes are estimates (arrays) */
 #define GP_DEVICE_POLLED     8u  /* reserved_bytes holds polled parts (pools, graphs) */
 #define GP_DEVICE_FRAMEWORK  16u /* counts a framework's blocks: requested sizes and idle splits are unknown */
+#define GP_DEVICE_LATE       64u /* the driver has not answered the last poll: what pools and graphs hold now is unknown */
 #define GP_DEVICE_UNSOUND    32u /* allocated_bytes is more than reserved_bytes: memory was missed */
 #define GP_DEVICE_KEEPS      64u /* a pool was told to keep idle memory (its release threshold) */
 /* The upper half of the flags: how many threads the device can hold, in this unit, of which each multiprocessor has

@@ -27,10 +27,20 @@ static inline int64_t gp_larger(int64_t a, int64_t b)
  *
  * reserved = own + pools' reserve + graphs' reserve; allocated = own + graphs' memory in use.
  *
- * A peak of such a sum is known only at the instants of polls. It is kept as a lower bound that
- * never shows bytes which did not exist at once: the largest sum seen at a poll (with the smaller of
- * the own bytes just before and just after it), the driver's own high watermark, the own bytes'
- * exact peak, and the exact peak of what is allocated, which lay in reserved memory.
+ * A poll's answer holds at one instant of the poll, and nobody tells when it ceases to hold: a pool
+ * gives memory back when the program waits for a stream. So it must not be added to own bytes of
+ * another time, or a sum would have bytes that never existed at once. Invariant:
+ *
+ *      each folded peak is a sum that the device held at one instant:
+ *      (a) own bytes alone, and own bytes with what pools handed out: one snapshot of exact gauges;
+ *      (b) what the poll read, and the least own bytes from its begin to its end;
+ *      (c) a watermark of the driver that rose since the poll before, and the least own bytes since that began;
+ *      (d) the peak of what is allocated, which lay in reserved memory;
+ *      and no current value is above its peak.
+ *
+ * The least own bytes are those at the begin less what was freed since. Several readings (of pools,
+ * of graphs) are of several instants; where their sum would raise a peak, all are made again, and of
+ * each the smaller one counts: what one pool lost between the passes to another counts once.
  *
  * A poll is late, and a short program may see none. So what pools hold is never less than the blocks
  * that were handed out of them: the difference (`lifted`) is in their gauge until a poll shows it. */
@@ -39,9 +49,22 @@ struct gp_account;
 
 #define GP_FOLDED 8 /* reserved, allocated, active, requested bytes: all and large */
 
+struct gp_polled_own { /* own bytes of a folded gauge */
+    int64_t current, freed;
+};
+
+/* What the poll under way has read. */
+struct gp_polled_sum {
+    int64_t bytes, least; /* least: with the smaller one of two readings of each part */
+    unsigned parts;       /* that are not 0 */
+};
+
 struct gp_polled {                                /* under gp_accounts.lock */
     int64_t peaks[1 + GP_WATCHES_MAX][GP_FOLDED]; /* since the last reset; of each scope; of the batches' watch */
-    int64_t before[GP_FOLDED];                    /* own bytes when the poll under way began */
+    struct gp_polled_own begun[GP_FOLDED], last[GP_FOLDED]; /* when the poll under way began, and the one before it */
+    struct gp_polled_sum reserved, used;                    /* of pools and graphs; of graphs */
+    int64_t reserved_rose, used_rose;                       /* the highest watermark that rose since the last poll */
+    bool again;                                             /* every part is read for a second time */
     int64_t graph_used_high, graph_reserved_high;
     int64_t pool_bytes, lifted; /* the pools' gauge: as polled, and more */
     int64_t allocated_before;   /* the peak of allocated_bytes when only reserved_bytes was reset last */
@@ -51,12 +74,21 @@ struct gp_polled {                                /* under gp_accounts.lock */
 void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges);
 /* The same for a scope's peaks; gauges: an unfolded snapshot. */
 void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks);
-/* Restarts the folded peaks that the mask's gauges cover at the folded current values. */
-void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded);
+/* Restarts the folded peaks that the mask's gauges cover at the folded current values, or where the last poll is late,
+ * at what is held for certain. gauges: not folded. */
+void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded,
+                     const struct gp_gauge_value *gauges);
 /* Memory of a pool was handed out: reserved bytes have a polled part from now on. */
 void gp_polled_expect(int device);
-/* What the device's pools hold, by a snapshot that is not folded. */
-int64_t gp_polled_pools(const struct gp_gauge_value *gauges);
+/* What the device's pools handed out, and what they hold, by a snapshot that is not folded. */
+static inline int64_t gp_polled_handed_out(const struct gp_gauge_value *gauges)
+{
+    return gauges[GP_GAUGE_KIND_BYTES + GP_KIND_POOL].current;
+}
+static inline int64_t gp_polled_pools(const struct gp_gauge_value *gauges)
+{
+    return gp_larger(gauges[GP_GAUGE_POOL_RESERVED].current, gp_polled_handed_out(gauges));
+}
 void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
 /* For a watch that turned (base/counter.h): folds both, and restarts the slot's folded peaks at
  * the current values. */
@@ -145,8 +177,9 @@ struct gp_accounts {
     struct gp_map *objects;                        /* the rest: few */
     struct gp_feed_setup setup;
     struct gp_lock lock;
-    uint32_t x_captures; /* streams that are being captured (context.c) */
-    uint32_t x_scopes;   /* a bit per watch under way: scopes, GP_BATCH_WATCH */
+    uint32_t x_captures;  /* streams that are being captured (context.c) */
+    uint32_t x_poll_late; /* the last poll that was asked for has not ended in time */
+    uint32_t x_scopes;    /* a bit per watch under way: scopes, GP_BATCH_WATCH */
 };
 
 extern struct gp_accounts gp_accounts;

@@ -91,7 +91,7 @@ static bool pool_polled(struct gp_record *pool, void *arg)
     polled->last = (int64_t)pool->bytes;
     polled->last_high = pool->pool.high;
     pool->bytes = (uint64_t)polled->reserved;
-    if (polled->high > polled->last_high)
+    if (polled->high >= 0) /* the driver told it, and the program may have restarted it */
         pool->pool.high = polled->high;
     return false;
 }

@@ -140,6 +140,8 @@ bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_own
         reports += __atomic_load_n(&account->heaps[door].x_events, __ATOMIC_RELAXED);
     if (reports)
         out->flags |= GP_DEVICE_FRAMEWORK;
+    if (out->flags & GP_DEVICE_POLLED && __atomic_load_n(&gp_accounts.x_poll_late, __ATOMIC_RELAXED))
+        out->flags |= GP_DEVICE_LATE;
     if (!tap_sound(account, gauges))
         out->flags |= GP_DEVICE_UNSOUND;
     out->beside_bytes = tap_memory(__atomic_load_n(&account->framework.x_lacking_bytes, __ATOMIC_RELAXED) -
@@ -213,7 +215,7 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     }
     gp_polled_fold(account, before);
     if (what != GP_RESET_ACCUMULATED)
-        gp_polled_reset(account, mask, before);
+        gp_polled_reset(account, mask, before, after);
     gp_polled_fold(account, after);
     tap_all_pools(before, out->before);
     tap_all_pools(after, out->after);

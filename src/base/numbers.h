@@ -74,4 +74,16 @@ extern const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS];
 /* NULL: there is no such id. */
 const struct gp_number_row *gp_number_row(uint64_t id);
 
+/* What a poll of pools and graphs has read, as SEGMENT_UNMAP and SEGMENT_MAP, which no other memory of these kinds has:
+ *      UNMAP, kind POOL    the poll begins
+ *      MAP, kind GRAPH     bytes of graphs in use; with address GP_POLL_ROSE a watermark that rose since the poll before
+ *      MAP, kind POOL      bytes reserved by pools and graphs; the same; the one without this address is the last
+ * The bytes were held at one instant in between. Readers that do not know this leave these events out of every sum. */
+#define GP_POLL_ROSE 1u
+static inline bool gp_wire_is_poll(uint8_t type, uint8_t kind)
+{
+    return (type == GP_EVENT_SEGMENT_MAP || type == GP_EVENT_SEGMENT_UNMAP) &&
+           (kind == GP_KIND_GRAPH || kind == GP_KIND_POOL);
+}
+
 #endif

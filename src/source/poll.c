@@ -209,7 +209,8 @@ static void poll_pools(uint64_t devices)
     }
     unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
     for (unsigned i = 0; i < count; i++)
-        poll_pool(pools[i].pool);
+        if (pools[i].device >= (int)GP_WIRE_GPUS || devices >> pools[i].device & 1)
+            poll_pool(pools[i].pool);
 }
 
 static int64_t graph_attribute(int device, int attribute)
@@ -386,6 +387,14 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
             note(i);
 }
 
+static void poll_reserves(uint64_t devices, unsigned ever)
+{
+    if (ever & GP_POLL_POOLS)
+        poll_pools(devices);
+    if (ever & GP_POLL_GRAPHS)
+        poll_graphs(devices);
+}
+
 static void poll_last(void);
 
 void gp_poll_expect(void)
@@ -419,10 +428,12 @@ static bool poll_once(unsigned wanted, unsigned *ever)
     poll_around(devices, *ever, gp_feed_poll_begin);
     if (*ever & (GP_POLL_POOLS | GP_POLL_GRAPHS))
         __atomic_store_n(&x_polls, 1, __ATOMIC_RELAXED);
-    if (*ever & GP_POLL_POOLS)
-        poll_pools(devices);
-    if (*ever & GP_POLL_GRAPHS)
-        poll_graphs(devices);
+    poll_reserves(devices, *ever);
+    uint64_t again = 0;
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++)
+        again |= devices >> i & 1 && gp_feed_poll_again((int)i) ? 1ull << i : 0;
+    if (again)
+        poll_reserves(again, *ever);
     poll_around(devices, *ever, gp_feed_poll_end);
     return true;
 }
@@ -479,6 +490,7 @@ static void poll_round(unsigned *ever, unsigned *trail)
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
         /* [poll.R] release: the results of the poll; pairs with [poll.A]. */
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
+        gp_feed_poll_late(false);
         gp_futex_wake(&x_answered);
     }
     gp_feed_poll_oom_replay(UINT32_MAX);
@@ -556,15 +568,19 @@ static bool poll_now(uint64_t timeout_ns, uint64_t late_ns)
     for (;; now = gp_clock_ns()) {
         /* [poll.A] acquire: pairs with [poll.R]. */
         uint32_t answered = __atomic_load_n(&x_answered, __ATOMIC_ACQUIRE);
-        if ((int32_t)(answered - mine) >= 0)
+        if ((int32_t)(answered - mine) >= 0) {
+            gp_feed_poll_late(false);
             return true;
+        }
         if (late_ns && ((int32_t)(__atomic_load_n(&x_noticed, __ATOMIC_RELAXED) - mine) >= 0 ||
                         __atomic_load_n(&x_busy, __ATOMIC_RELAXED))) {
             deadline = now + timeout_ns;
             late_ns = 0;
         }
-        if (now >= deadline)
+        if (now >= deadline) {
+            gp_feed_poll_late(true);
             return false;
+        }
         gp_futex_wait(&x_answered, answered, deadline - now);
     }
 }

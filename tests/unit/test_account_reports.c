@@ -649,7 +649,7 @@ Test(reports, polled_peaks_are_those_of_their_watches)
                          "row %u, %u: %lld", row, i, (long long)polled->peaks[row][i]);
         }
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        cr_expect_eq(polled->before[i], 3 * MIB, "%u", i);
+        cr_expect_eq(polled->begun[i].current, 3 * MIB, "%u", i);
 }
 
 Test(reports, events_that_were_lost_count_as_attempts)

@@ -49,6 +49,7 @@ struct thing {
 
 struct model {
     struct gp_wire_device device[GP_WIRE_DEVICES];
+    int64_t reserved_peak[GP_WIRE_DEVICES][GP_POOLS]; /* of sums that were held at once */
     struct gp_wire_scope_value scope[GP_WIRE_DEVICES];
     bool scoped;
     /* No pool is polled here: their reserve is the most that was handed out. */
@@ -91,13 +92,27 @@ static void model_allocated(struct model *model, int index, int64_t block_bytes,
         model->scope[index].allocated_peak_bytes = now;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Reserved bytes without what pools hold. */
+static int64_t model_own(const struct model *model, int index, int pool)
+{
+    return model->device[index].stats[GP_STAT_RESERVED_BYTES][pool].current -
+           (pool == GP_POOL_SMALL ? 0 : model->lifted[index]);
+}
+
 static void model_reserved(struct model *model, int index, int64_t bytes, int64_t count)
 {
     struct gp_wire_device *device = &model->device[index];
     bool large = bytes > MIB || bytes < -MIB;
     stat_move(device, GP_STAT_SEGMENT, large, count);
     stat_move(device, GP_STAT_RESERVED_BYTES, large, bytes);
-    int64_t now = device->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current - model->lifted[index];
+    for (int pool = GP_POOL_ALL; pool < GP_POOLS; pool++)
+        model->reserved_peak[index][pool] = larger(model->reserved_peak[index][pool], model_own(model, index, pool));
+    int64_t now = model_own(model, index, GP_POOL_ALL);
     if (now > model->scope[index].reserved_peak_bytes)
         model->scope[index].reserved_peak_bytes = now;
 }
@@ -125,11 +140,6 @@ static bool is_summed(enum gp_wire_kind kind)
     return kind != GP_KIND_MANAGED && kind != GP_KIND_MODULE && kind != GP_KIND_IMPORTED;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* When the numbers are read: what pools hold, and the reserved peaks that follow from the allocated ones. */
 static void model_lift(struct model *model, int index)
 {
@@ -143,12 +153,25 @@ static void model_lift(struct model *model, int index)
         model->lifted[index] += more;
     }
     for (int pool = GP_POOL_ALL; pool < GP_POOLS; pool++) {
-        struct gp_wire_value *reserved = &device->stats[GP_STAT_RESERVED_BYTES][pool];
+        int64_t *peak = &model->reserved_peak[index][pool];
         int64_t allocated = device->stats[GP_STAT_ALLOCATED_BYTES][pool].peak;
+        if (pool != GP_POOL_SMALL)
+            *peak = larger(*peak, model_own(model, index, pool) + device->kinds[GP_KIND_POOL].current_bytes);
         if (pool != GP_POOL_SMALL && allocated > model->allocated_before[index])
-            reserved->peak = larger(reserved->peak, allocated);
+            *peak = larger(*peak, allocated);
     }
     scope->reserved_peak_bytes = larger(scope->reserved_peak_bytes, scope->allocated_peak_bytes);
+}
+
+/* As it is shown: what pools held is not added to memory of another time. */
+static struct gp_wire_value model_shown(const struct model *model, int index, int stat, int pool)
+{
+    struct gp_wire_value value = model->device[index].stats[stat][pool];
+    if (stat != GP_STAT_RESERVED_BYTES || !model->polled[index])
+        return value;
+    value.peak = model->reserved_peak[index][pool];
+    value.current = value.current < value.peak ? value.current : value.peak;
+    return value;
 }
 
 static void model_block(struct model *model, const struct thing *thing, int sign)
@@ -187,8 +210,10 @@ static void device_check(struct model *model, unsigned index, const char *what)
     if (!gp_tap_device(index, &is))
         return;
     for (int stat = 0; stat < GP_STATS; stat++)
-        for (int pool = 0; pool < GP_POOLS; pool++)
-            value_check(&is.stats[stat][pool], &want->stats[stat][pool], what, (int)index, stat, pool);
+        for (int pool = 0; pool < GP_POOLS; pool++) {
+            const struct gp_wire_value shown = model_shown(model, (int)index, stat, pool);
+            value_check(&is.stats[stat][pool], &shown, what, (int)index, stat, pool);
+        }
     for (int kind = 1; kind < GP_KINDS; kind++) {
         const struct gp_wire_kind_value *a = &is.kinds[kind], *b = &want->kinds[kind];
         if (kind == GP_KIND_CONTEXT) {
@@ -540,9 +565,15 @@ static void do_reset(struct model *model)
     static const unsigned whats[] = {GP_RESET_ALLOCATED, GP_RESET_RESERVED, GP_RESET_PEAKS, GP_RESET_ACCUMULATED};
     unsigned what = whats[draw_below(4)], index = draw_below(3) ? draw_below(GPUS) : GP_WIRE_HOST;
     struct gp_wire_before_after said;
-    struct gp_wire_device *device = &model->device[index], before = *device;
+    struct gp_wire_device *device = &model->device[index];
+    struct gp_wire_value before[GP_STATS];
     if (!gp_tap_reset(index, what, &said))
         return;
+    for (int stat = 0; stat < GP_STATS; stat++)
+        before[stat] = model_shown(model, (int)index, stat, GP_POOL_ALL);
+    for (int pool = 0; pool < GP_POOLS; pool++)
+        if (what != GP_RESET_ACCUMULATED && what & GP_RESET_RESERVED)
+            model->reserved_peak[index][pool] = model_shown(model, (int)index, GP_STAT_RESERVED_BYTES, pool).current;
     if (what != GP_RESET_ACCUMULATED && what & GP_RESET_ALLOCATED)
         model->allocated_before[index] = 0;
     else if (what != GP_RESET_ACCUMULATED)
@@ -550,8 +581,9 @@ static void do_reset(struct model *model)
     model_reset(device, what);
     cr_assert_eq(said.device, index);
     for (int stat = 0; stat < GP_STATS; stat++) {
-        value_check(&said.before[stat], &before.stats[stat][GP_POOL_ALL], "before a reset", (int)index, stat, 0);
-        value_check(&said.after[stat], &device->stats[stat][GP_POOL_ALL], "after a reset", (int)index, stat, 0);
+        const struct gp_wire_value after = model_shown(model, (int)index, stat, GP_POOL_ALL);
+        value_check(&said.before[stat], &before[stat], "before a reset", (int)index, stat, 0);
+        value_check(&said.after[stat], &after, "after a reset", (int)index, stat, 0);
     }
 }
 
@@ -571,7 +603,7 @@ static void do_scope(struct model *model)
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         const struct gp_wire_device *device = &model->device[i];
         model->scope[i].allocated_peak_bytes = device->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current;
-        model->scope[i].reserved_peak_bytes = device->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current;
+        model->scope[i].reserved_peak_bytes = model_shown(model, (int)i, GP_STAT_RESERVED_BYTES, GP_POOL_ALL).current;
     }
 }
 

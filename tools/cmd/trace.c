@@ -8,6 +8,7 @@
 #include <show/text/write.h>
 
 #include <base/clock.h>
+#include <base/numbers.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -126,7 +127,8 @@ static int trace_poll(struct gp_trace *trace, bool last)
             return GP_EXIT_FAILED;
         }
         for (ssize_t k = 0; k < n; k++)
-            trace_show(trace, &trace->traced[i], &events[k]);
+            if (!gp_wire_is_poll(events[k].type, events[k].kind)) /* for recordings */
+                trace_show(trace, &trace->traced[i], &events[k]);
     }
     if (fflush(trace->out) == 0 && !ferror(trace->out))
         return GP_EXIT_OK;

@@ -170,6 +170,7 @@ static json_t *device_json(const struct gp_process *process, const struct gp_dev
                   owners_json(process, device), "frameworks", frameworks_json(process, device), "forecast",
                   stat_forecast(device));
     json_object_set_new(object, "polled_pools", polled_json(process, device));
+    json_object_set_new(object, "poll_late", json_boolean(device->wire.flags & GP_DEVICE_LATE));
     before_json(object, process, device);
     return object;
 }

@@ -214,6 +214,8 @@ void gp_pool_lines(const struct gp_process *process, const struct gp_device_view
     const struct gp_wire_doors *doors = &process->doors;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
     pool_framework(lines, device);
+    if (device->wire.flags & GP_DEVICE_LATE)
+        pool_say(lines, true, "the driver does not answer: what its pools and graphs hold now is not known");
     for (uint32_t i = 0; i < doors->row_count; i++) {
         const struct gp_wire_door_row *row = &doors->rows[i];
         const char *name = doors->doors[row->door].name;
