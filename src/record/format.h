@@ -16,7 +16,7 @@
 
 #define GP_RECORD_MAGIC "\x89GPREC\r\n" /* 8 bytes; like PNG's, it reveals a text-mode copy or a stripped bit */
 #define GP_FORMAT_MAJOR 1u              /* raised when an old reader would misunderstand */
-#define GP_FORMAT_MINOR 5u              /* raised with every addition */
+#define GP_FORMAT_MINOR 6u              /* raised with every addition */
 #define GP_FORMAT_ORDER 0x01020304u
 
 struct gp_format_head {

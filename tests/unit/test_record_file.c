@@ -234,7 +234,7 @@ Test(record_file, space_is_kept_behind_the_end)
     EXPECT_CALLS("write 96\ntruncate 262337\n"); /* the index: two places of 24 bytes, and a tail of 16 */
     cr_expect_eq(file_bytes(), 262337);
     expect_sound("kept");
-    is_file("head", "head 1.5 pid 7 at 99 session 01020000000000000000000000000000\n");
+    is_file("head", "head 1.6 pid 7 at 99 session 01020000000000000000000000000000\n");
     is_file("INDEX", "INDEX x2 - -\n");
     unlink(path);
 }

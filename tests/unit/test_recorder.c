@@ -55,7 +55,7 @@ Test(recorder, everything_of_a_session)
     test_now += 7 * MS;
     struct gp_recorder_stats stats = test_end(r, GP_END_PROCESS);
     cr_assert(stats.recorded == 3 && stats.lost == 4 && stats.waiting == 0 && !stats.error && !stats.dead);
-    EXPECT("head", "head 1.5 pid 77 at 1700000005123456789 session 000102030405060708090a0b0c0d0e0f\n");
+    EXPECT("head", "head 1.6 pid 77 at 1700000005123456789 session 000102030405060708090a0b0c0d0e0f\n");
     uname(&host);
     snprintf(
         want, sizeof(want),
@@ -189,7 +189,7 @@ Test(recorder, the_first_round_of_a_late_recording_is_not_idle)
     gp_recorder_poll(r);
     cr_expect_eq(test_rounds(times, 4), 1, "it is idle now");
     test_end(r, GP_END_PROCESS);
-    EXPECT("head", "head 1.5 pid 77 at 1700000008123456789 session 000102030405060708090a0b0c0d0e0f\n");
+    EXPECT("head", "head 1.6 pid 77 at 1700000008123456789 session 000102030405060708090a0b0c0d0e0f\n");
     test_done();
 }
 
@@ -201,7 +201,7 @@ Test(recorder, the_wall_clock_of_the_start)
     struct gp_recorder_setup setup = recimage_setup();
     test_now = 8 * SECOND;
     test_end(test_begin(&setup), GP_END_PROCESS);
-    EXPECT("head", "head 1.5 pid 77 at 1700000008123456789 session 000102030405060708090a0b0c0d0e0f\n");
+    EXPECT("head", "head 1.6 pid 77 at 1700000008123456789 session 000102030405060708090a0b0c0d0e0f\n");
     test_done();
 }
 

@@ -102,8 +102,8 @@ struct gp_bill_state {
 };
 
 /* The last moment for which NVML reported the process's bytes.  Without one, the peak of reserved,
- * since programs clean up before they end. */
-static uint64_t bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes)
+ * since programs clean up before they end. changes: how many of the walk lead to it. */
+static uint64_t bill_moment(const struct gp_flow *flow, uint32_t device, int64_t *process_bytes, size_t *changes)
 {
     const struct gp_recording *recording = flow->recording;
     uint64_t moment = 0;
@@ -115,31 +115,42 @@ static uint64_t bill_moment(const struct gp_flow *flow, uint32_t device, int64_t
         moment = sample->time_ns;
         *process_bytes = sample->process_bytes;
     }
+    *changes = SIZE_MAX;
     if (*process_bytes >= 0)
         return moment;
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_level level = {0};
+    const struct gp_flow_polled none = {0};
     int64_t high = -1;
     moment = recording->begin_ns;
-    while (gp_flow_next(&walk, &change)) {
+    for (size_t i = 1; gp_flow_next(&walk, &change); i++) {
         if (change.item->device != device)
             continue;
         gp_level_apply(&level, &change);
-        if (level.reserved + level.pool > high) {
-            high = level.reserved + level.pool;
+        int64_t reserved = gp_flow_polled_reserved(&none, &level);
+        if (reserved > high) {
+            high = reserved;
             moment = change.time_ns;
+            *changes = recording->polled ? i : SIZE_MAX;
         }
     }
     return moment;
 }
 
-static void bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t moment, struct gp_bill_state *state)
+static bool bill_next(struct gp_flow_walk *walk, struct gp_flow_change *change, uint64_t moment, size_t *changes)
+{
+    return (*changes)-- > 0 && gp_flow_next(walk, change) &&
+           (change->event == GP_REC_NONE || change->time_ns <= moment);
+}
+
+static void bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t moment, size_t changes,
+                      struct gp_bill_state *state)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     state->polled = gp_flow_polled_begin(flow, device);
-    while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= moment)) {
+    while (bill_next(&walk, &change, moment, &changes)) {
         if (change.item->device != device)
             continue;
         uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
@@ -166,12 +177,12 @@ static void bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool
 
 /* The driver rounds up to 512 bytes for blocks up to 1 MiB, and to 2 MiB pages above
  * (src/account/gauge.h).  Only blocks outside of caches are rounded. */
-static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment)
+static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment, size_t changes)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     uint64_t rounding = 0;
-    while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= moment)) {
+    while (bill_next(&walk, &change, moment, &changes)) {
         if (change.item->device != device || change.item->kind != GP_KIND_LINEAR || !(change.what & GP_FLOW_RESERVED) ||
             !(change.what & GP_FLOW_KIND))
             continue;
@@ -195,14 +206,18 @@ static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, i
                  kind == GP_KIND_ARRAY || kind == GP_KIND_MODULE);
         known += bytes;
     }
-    int64_t idle = state->segments - state->cached, pool = state->polled.extra - state->level.pool;
+    int64_t idle = state->segments - state->cached, pool = gp_flow_polled_idle(&state->polled, &state->level);
+    if (state->level.graph > 0) {
+        bill_put(bill, "graphs: in use", state->level.graph, true);
+        known += state->level.graph;
+    }
     if (idle > 0)
         bill_put(bill, "cache: reserved, not in use", idle, false);
-    if (state->polled.use && pool > 0)
+    if (pool > 0)
         bill_put(bill, "pools and graphs: reserved, not in use", pool, true);
     if (rounding > 0)
         bill_put(bill, "rounding by the driver", rounding, true);
-    known += (idle > 0 ? idle : 0) + (state->polled.use && pool > 0 ? pool : 0) + (rounding > 0 ? rounding : 0);
+    known += (idle > 0 ? idle : 0) + pool + (rounding > 0 ? rounding : 0);
     if (before)
         bill_put(bill, "before attach", before->bytes, before->source != GP_BEFORE_DRIVER);
     if (state->kinds[GP_KIND_MANAGED] > 0)
@@ -222,11 +237,12 @@ struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
     if (!bill)
         return NULL;
     bill->device = device;
-    bill->time_ns = bill_moment(flow, device, &bill->process_bytes);
-    bill_walk(flow, device, bill->time_ns, &state);
+    size_t changes;
+    bill->time_ns = bill_moment(flow, device, &bill->process_bytes, &changes);
+    bill_walk(flow, device, bill->time_ns, changes, &state);
     const struct gp_wire_before_device before = gp_rec_before_at(flow->recording, device, bill->time_ns);
     bool host = flow->recording->devices[device].index == GP_WIRE_HOST;
-    bill_rows(bill, &state, bill_rounding(flow, device, bill->time_ns),
+    bill_rows(bill, &state, bill_rounding(flow, device, bill->time_ns, changes),
               flow->recording->attached == GP_REC_ATTACHED_YES && !host ? &before : NULL, host);
     return bill;
 }

@@ -128,15 +128,13 @@ static void build_load(struct gp_fit_build *b, uint64_t bytes, bool add)
         b->trace->load_bytes = b->load;
 }
 
-/* What graphs hold is known from the samples alone: what was reserved beyond the events, without the
- * blocks of pools. */
+/* What graphs hold is polled: what is reserved beyond the other events, without the blocks of pools. */
 static void build_graphs(struct gp_fit_build *b, uint64_t time_ns)
 {
     if (!b->graphs)
         return;
     gp_flow_polled_advance(&b->polled, time_ns, &b->level);
-    int64_t held = b->polled.extra - b->level.pool;
-    uint64_t bytes = held > 0 ? (uint64_t)held : 0;
+    uint64_t bytes = (uint64_t)gp_flow_polled_idle(&b->polled, &b->level) + (uint64_t)b->level.graph;
     if (bytes == b->held_by_graphs)
         return;
     build_load(b, b->held_by_graphs, false);

@@ -26,9 +26,9 @@ static uint8_t flow_parts(const struct gp_rec_event *event)
         return event->kind == GP_KIND_VMM ? GP_FLOW_RESERVED | GP_FLOW_KIND : GP_FLOW_KIND;
     case GP_EVENT_SEGMENT_MAP:
     case GP_EVENT_SEGMENT_UNMAP:
-        if (event->kind == GP_KIND_LINEAR)
+        if (event->kind == GP_KIND_LINEAR || event->kind == GP_KIND_POOL)
             return GP_FLOW_RESERVED;
-        return event->kind == GP_KIND_VMM ? GP_FLOW_SUMMED : 0;
+        return event->kind == GP_KIND_VMM || event->kind == GP_KIND_GRAPH ? GP_FLOW_SUMMED : 0;
     default:
         return 0;
     }
@@ -302,6 +302,8 @@ struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t 
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_polled polled = {.recording = recording, .device = device};
+    if (recording->polled) /* the flow has it */
+        return polled;
     for (size_t i = 0; i < recording->event_count && !polled.use; i++)
         polled.use = polled_kind(&recording->events[i], device);
     for (size_t i = 0; i < recording->baseline_count && !polled.use; i++)
@@ -320,11 +322,24 @@ void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, con
     }
 }
 
-/* Pools hold at least their live blocks, even if the last sample is older than some of them. */
+/* Pools hold at least their live blocks, even if the last poll is older than some of them. */
+static int64_t polled_extra(const struct gp_flow_polled *polled, const struct gp_level *level)
+{
+    int64_t extra = polled->use && polled->extra > level->held ? polled->extra : level->held;
+    return extra > level->pool ? extra : level->pool > 0 ? level->pool : 0;
+}
+
 int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level)
 {
-    int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;
-    return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));
+    int64_t reserved = (int64_t)((uint64_t)level->reserved + (uint64_t)polled_extra(polled, level));
+    /* What is allocated lies in reserved memory; both polled parts are bounds. */
+    return level->graph > 0 && level->allocated > reserved ? level->allocated : reserved;
+}
+
+int64_t gp_flow_polled_idle(const struct gp_flow_polled *polled, const struct gp_level *level)
+{
+    int64_t idle = (int64_t)((uint64_t)polled_extra(polled, level) - (uint64_t)level->pool - (uint64_t)level->graph);
+    return idle > 0 ? idle : 0;
 }
 
 int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, int64_t reserved)

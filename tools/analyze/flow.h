@@ -135,8 +135,9 @@ uint32_t gp_flow_end(const struct gp_flow *flow, uint32_t id);
 
 /* Sums of one device along the walk. */
 struct gp_level {
-    int64_t allocated, requested, reserved; /* sums of events, without samples */
-    int64_t pool;                           /* blocks of pools, a part of allocated; only samples have their reserve */
+    int64_t allocated, requested, reserved; /* sums of events, without what pools and graphs hold */
+    int64_t pool, graph;                    /* blocks of pools, and graphs' memory in use: parts of allocated */
+    int64_t held;                           /* by pools and graphs, as events have it */
 };
 
 /* What a change adds to the sums, or takes off. Memory that is mapped at several addresses counts
@@ -161,13 +162,17 @@ static inline void gp_level_apply(struct gp_level *level, const struct gp_flow_c
         level->requested = (int64_t)((uint64_t)level->requested + (change->add ? asked : -asked));
         if (change->item->kind == GP_KIND_POOL)
             level->pool = (int64_t)((uint64_t)level->pool + bytes);
+        if (change->item->kind == GP_KIND_GRAPH)
+            level->graph = (int64_t)((uint64_t)level->graph + bytes);
     }
-    if (change->what & GP_FLOW_RESERVED)
+    if (change->what & GP_FLOW_RESERVED && change->item->kind == GP_KIND_POOL)
+        level->held = (int64_t)((uint64_t)level->held + bytes);
+    else if (change->what & GP_FLOW_RESERVED)
         level->reserved = (int64_t)((uint64_t)level->reserved + bytes);
 }
 
-/* The memory that pools and graphs hold from the driver is polled: only samples have it.  A caller
- * advances this along with its walk. */
+/* The memory that pools and graphs hold from the driver is polled. In recordings before format 1.6 only samples have it. A
+ * caller advances this along with its walk. */
 struct gp_flow_polled {
     const struct gp_recording *recording;
     uint32_t device;
@@ -179,6 +184,8 @@ struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t 
 /* Takes the samples up to `time_ns` into account.  level: before the change at that moment. */
 void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
 int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
+/* What pools and graphs hold, and have not handed out. */
+int64_t gp_flow_polled_idle(const struct gp_flow_polled *polled, const struct gp_level *level);
 
 /* What is free of the device at a time at which the process has reserved so much; -1: its size is not known.
  * What contexts and others use is known from samples, and counts. */

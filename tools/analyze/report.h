@@ -191,7 +191,7 @@ enum gp_use_hint {
     GP_HINT_BACKWARD /* in a backward pass */
 };
 
-#define GP_USE_RULES 33u /* rows; internal.h names them */
+#define GP_USE_RULES 34u /* rows; internal.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;

@@ -3,6 +3,7 @@
  * what the rules share, rules of stacks, gradients, hints of names, the rules. */
 #include <analyze/internal.h>
 #include <analyze/report.h>
+#include <base/numbers.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
@@ -477,6 +478,7 @@ static const struct {
     [RULE_KV_CHAIN] = {GP_USE_KV_CACHE, 0.7, "replaces a block that is a little smaller, time after time"},
     [RULE_KV_LONG] = {GP_USE_KV_CACHE, 0.6, "comes step by step, and goes together after several steps"},
     [RULE_KV_GROWS] = {GP_USE_KV_CACHE, 0.5, "comes with the steps and stays; a leak looks the same"},
+    [RULE_GRAPH_USED] = {GP_USE_GRAPHS, 1, "CUDA graphs have it in use, as the driver says"},
     [RULE_GRAPH_NODES] = {GP_USE_GRAPHS, 1, "nodes of CUDA graphs asked for it (not part of the allocated bytes)"},
     [RULE_GRAPHS_NAME] = {GP_USE_GRAPHS, 0.8, "a function or file on its stack captures graphs"},
     [RULE_LIBRARY] = {GP_USE_WORKSPACE, 0.9, "a library of mathematical functions asked for it"},
@@ -626,6 +628,10 @@ static void decide(struct uses_work *w, const struct gp_flow_change *change)
     enum use_life life = gp_use_life(w, change, &lived);
     if (item->device == w->uses->device && item->kind == GP_KIND_GRAPH && item->type == GP_EVENT_ALLOC)
         *rule = RULE_GRAPH_NODES;
+    if (gp_wire_is_poll(item->type, item->kind)) {
+        *rule = RULE_GRAPH_USED;
+        return;
+    }
     if (life == LIFE_NONE)
         return;
     enum use_rule told = rule_of_hint(gp_use_hint_at(w, item), life);

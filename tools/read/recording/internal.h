@@ -77,6 +77,9 @@ bool gp_read_events(struct gp_read *read, const struct gp_format_block *block, c
  * segments that were joined. 0 or -ENOMEM. */
 int gp_read_imports(struct gp_recording *recording);
 
+/* polls.c. Makes memory of what the polls of pools and graphs have read. 0 or -ENOMEM. */
+int gp_read_polls(struct gp_recording *recording);
+
 /* ==== pickles and JSON ============================================================================================ */
 /* Plain data from a file: dictionaries, lists, strings and numbers.  pickleread.c reads Python
  * pickles, protocols 2 to 5, and refuses opcodes that name a class or call a function, so a file can

@@ -382,6 +382,8 @@ static int read_finish(struct gp_read *read)
         qsort(r->names, r->name_count, sizeof(*r->names), finish_names);
     finish_end(r);
     error = gp_read_imports(r);
+    if (!error)
+        error = gp_read_polls(r);
     if (error)
         return error;
     r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));

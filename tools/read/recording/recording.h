@@ -166,6 +166,9 @@ struct gp_recording {
      * sizes are known: not when, nor where they were allocated. */
     bool from_torch;
     bool from_rmm; /* a log of RMM: every free names its stream */
+    /* Events have what pools and graphs held, as SEGMENT_MAP and SEGMENT_UNMAP of kind POOL (their reserve) and GRAPH (in
+     * use); of a file before format 1.6 only samples have the reserve. */
+    bool polled;
     uint64_t before_blocks, before_bytes;
     /* And blocks of which the trace lacks the allocation, or the free, though it was going on. */
     uint64_t unseen_blocks, unseen_bytes, unfreed_blocks, unfreed_bytes;
