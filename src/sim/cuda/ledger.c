@@ -143,6 +143,23 @@ static void sim_ledger_print(FILE *file)
 
 /* 0 or -errno.  A reader never sees half a file: it is written under another name and renamed.  Any
  * thread, no lock. */
+/* For programs that look at many moments: allocated and reserved bytes of a device, each with its peak, which restarts. */
+SIM_EXPORT void sim_ledger_levels(int device, int64_t out[4]);
+void sim_ledger_levels(int device, int64_t out[4])
+{
+    if (device < 0 || device >= SIM_MAX_DEVICES)
+        return;
+    sim_lock();
+    struct sim_account *account = &sim_accounts[device + 1];
+    struct sim_level *levels[] = {&account->allocated, &account->reserved};
+    for (int i = 0; i < 2; i++) {
+        out[2 * i] = levels[i]->current;
+        out[2 * i + 1] = levels[i]->peak;
+        levels[i]->peak = levels[i]->current;
+    }
+    sim_unlock();
+}
+
 SIM_EXPORT int sim_ledger_write(const char *path);
 int sim_ledger_write(const char *path)
 {
