@@ -91,9 +91,9 @@ Test(leaks_command, a_leak_is_named_by_all)
     expect_grown(json_object_get(explained, "grows"), "remember (work.c:500)");
     cr_expect_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(ranks, "ranks"), 0), "grows")),
                      "remember (work.c:500)");
-    expect(run("leaks %s", file), 0, "MiB per step  remember (work.c:500)", NULL);
+    expect(run("leaks %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
     expect(run("explain %s", file), 0, "Grows: remember (work.c:500) by ", NULL);
-    expect(run("report %s", file), 0, "MiB per step  remember (work.c:500)", NULL);
+    expect(run("report %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
     expect(run("report %s %s", file, file), 0, "/s: remember (work.c:500)", NULL);
     expect(run("leaks %s --error-exitcode=7", file), 7, NULL, NULL);
     expect(run("report %s -o %s.html", file, file), 0, NULL, NULL);

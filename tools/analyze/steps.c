@@ -424,17 +424,22 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     return ok;
 }
 
+/* An idle end of more than a tenth of the recording is no part of its steps.  A program that is idle for more than half of the
+ * time may wait for work in between. */
+#define GP_STEPS_IDLE 10u
+
 /* The part of the recording that steps of this length are cut from.  What a program only frees when it ends is no work of
- * a step, and neither is the time after its last event. */
+ * a step, and neither is a long time after its last event. */
 static uint64_t steps_span(const struct gp_recording *recording, uint64_t length_ns)
 {
-    uint64_t end_ns = gp_flow_clean_up(recording, length_ns), last_ns = 0;
-    for (size_t i = recording->event_count; i-- > 0 && !last_ns;)
-        if (recording->events[i].type != GP_EVENT_MARK)
-            last_ns = recording->events[i].time_ns + 1;
-    if (last_ns && end_ns > last_ns && end_ns - last_ns > length_ns)
-        end_ns = last_ns;
-    return end_ns > recording->begin_ns ? end_ns - recording->begin_ns : 0;
+    uint64_t end_ns = gp_flow_clean_up(recording, length_ns), begin_ns = recording->begin_ns;
+    if (recording->event_count && end_ns > begin_ns) {
+        uint64_t last_ns = recording->events[recording->event_count - 1].time_ns + 1, all = end_ns - begin_ns;
+        if (last_ns > begin_ns && last_ns - begin_ns > all / 2 && end_ns > last_ns && end_ns - last_ns > length_ns &&
+            end_ns - last_ns > all / GP_STEPS_IDLE)
+            end_ns = last_ns;
+    }
+    return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
 static struct gp_steps *steps_time(const struct gp_recording *recording)

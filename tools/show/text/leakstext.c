@@ -14,10 +14,13 @@
 void gp_text_step_line(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_steps *steps = report->steps;
-    char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
+    char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT], text[GP_SIZE_TEXT + GP_RHYTHM_TEXT + 32];
     gp_seconds_text(each, (double)steps->length_ns / 1e9);
-    fprintf(page->out, "%s%u %s of %s: %s%s\n", gp_text_on(page, GP_DIM), steps->count,
-            gp_steps_words(steps, steps->count), each, gp_report_rhythm(report, rhythm), gp_text_on(page, GP_OFF));
+    snprintf(text, sizeof(text), "%u %s of %s: %s", steps->count, gp_steps_words(steps, steps->count), each,
+             gp_report_rhythm(report, rhythm));
+    fputs(gp_text_on(page, GP_DIM), page->out);
+    gp_text_phrases(page, text, 2);
+    fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
 }
 
 /* What a run of frames that a reader does not need is called. */
