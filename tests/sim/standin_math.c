@@ -169,7 +169,7 @@ static void dnn_product(void *dnn)
     CHECK_EQ(workspace, 512);
 }
 
-/* Of fp32 there are two engines: one with tensor cores, whose notes say so, and one without. */
+/* Of fp32 there are two engines: one with tensor cores, whose notes say so, and one without.  A program may ask for less. */
 static void dnn_engines(void *dnn)
 {
     FUNCTION(int, cudnnBackendCreateDescriptor, dnn, int, void **);
@@ -196,7 +196,10 @@ static void dnn_engines(void *dnn)
     CHECK_EQ(count, 2);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(cudnnBackendCreateDescriptor(3, &config[i]), 0);
+    CHECK_EQ(cudnnBackendGetAttribute(heuristic, 202, DESCRIPTOR, 1, &count, config), 0);
+    CHECK_EQ(count, 1); /* PyTorch 2.15 wants the best one, and reads as many as this */
     CHECK_EQ(cudnnBackendGetAttribute(heuristic, 202, DESCRIPTOR, 2, &count, config), 0);
+    CHECK_EQ(count, 2);
     for (int i = 0; i < 2; i++) {
         int note = -1;
         CHECK_EQ(cudnnBackendCreateDescriptor(2, &engine), 0);

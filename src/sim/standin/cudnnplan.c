@@ -200,15 +200,17 @@ static bool engine_put(struct standin_object *config, struct standin_object *gra
     return done;
 }
 
+/* The count is of those that were written: PyTorch wants one, and reads as many as the count.  Where none is wanted,
+ * it is of all. */
 static int answer_engines(const struct standin_object *heuristic, int64_t wanted, int64_t *count, const word *to)
 {
     struct standin_object *graph = member(heuristic, HEUR_GRAPH);
-    int engines = engines_of(graph);
-    if (count)
-        *count = engines;
-    for (int i = 0; to && i < engines && i < wanted; i++)
-        if (!engine_put(standin_object(to[i]), graph, i, engines == 2 && i == 0))
+    int engines = engines_of(graph), given = 0;
+    for (; to && given < engines && given < wanted; given++)
+        if (!engine_put(standin_object(to[given]), graph, given, engines == 2 && given == 0))
             return STANDIN_NO_MEMORY;
+    if (count)
+        *count = to && wanted > 0 ? given : engines;
     return 0;
 }
 
