@@ -222,7 +222,8 @@ static void dnn_engines(void *dnn)
 }
 
 /* What PyTorch took for workspaces of cuDNN 9 on an H200, 16 images each, in blocks of 512 bytes.  Forms: TF32, exact fp32,
- * bf16, all with the channels first; bf16, fp16, TF32 with the channels last. */
+ * bf16, all with the channels first; bf16, fp16, TF32 with the channels last.  Not seen: the two with a filter of
+ * 33, which fits into no tile of a Fourier transform. */
 static void dnn_workspaces(void *dnn)
 {
     enum { FORWARD, DATA, FILTER };
@@ -243,6 +244,7 @@ static void dnn_workspaces(void *dnn)
         {1024, 14, 2048, 1, 2, 0, FORWARD, 19268096}, {512, 7, 512, 3, 1, 0, FORWARD, 12648960},
         {4, 64, 320, 3, 1, 2, FORWARD, 43038208},     {4, 64, 320, 3, 1, 4, FORWARD, 0},
         {320, 64, 320, 3, 1, 2, FORWARD, 85729792},   {320, 64, 320, 3, 1, 3, DATA, 0},
+        {16, 64, 16, 33, 1, 0, DATA, 9504256},        {16, 64, 16, 33, 1, 1, DATA, 0},
     };
     FUNCTION(int, cudnnCreateTensorDescriptor, dnn, void **);
     FUNCTION(int, cudnnCreateFilterDescriptor, dnn, void **);

@@ -74,11 +74,15 @@ static int64_t multiprocessors(void)
 
 /* ---- without tensor cores ------------------------------------------------------------------------------------------ */
 
-/* Transforms of tiles of 32 by 32: 32 by 17 complex numbers each, of all filters and of two tiles at a time. */
+/* Transforms of tiles of 32 by 32: 32 by 17 complex numbers each, of all filters and of two tiles at a time.  A filter
+ * has to fit into a tile. */
+enum { TILE = 32 };
+
 static size_t by_fourier(const struct layer *layer)
 {
-    int64_t across = parts(layer->rows, 32 - layer->reach + 1), tiles = least(2, across * across);
-    return (size_t)(32 * 17 * 8 * (layer->in * layer->out + layer->batch * tiles * (layer->in + layer->out)));
+    int64_t across = parts(layer->rows, TILE - layer->reach + 1), tiles = least(2, across * across);
+    return (size_t)(TILE * (TILE / 2 + 1) * 8 *
+                    (layer->in * layer->out + layer->batch * tiles * (layer->in + layer->out)));
 }
 
 /* Winograd's transforms of tiles of 4 by 4 results: 36 numbers each. */
@@ -97,7 +101,7 @@ static size_t exact_workspace(enum cudnn_direction direction, const struct layer
         return direction == CUDNN_FILTER && layer->taps == 1 ? layer->x + layer->y + SPARE : 0;
     if (direction == CUDNN_FILTER)
         return layer->taps == 9 && layer->reach == 3 ? by_winograd(layer) : 0;
-    return layer->reach > 1 && layer->height > 16 ? by_fourier(layer) : 0;
+    return layer->reach > 1 && layer->reach <= TILE && layer->height > 16 ? by_fourier(layer) : 0;
 }
 
 /* ---- with tensor cores --------------------------------------------------------------------------------------------- */
@@ -167,7 +171,8 @@ static size_t tensor_workspace(enum cudnn_direction direction, const struct laye
         return direction == CUDNN_FILTER ? (size_t)(layer->batch * layer->in * layer->out) * 4 : 0;
     if (layer->half && direction == CUDNN_FORWARD && !layer->last && layer->in * layer->taps < 32)
         return 0;
-    if (!layer->half && direction == CUDNN_DATA && layer->taps >= 25 && layer->in <= 32 && !layer->strided) {
+    if (!layer->half && direction == CUDNN_DATA && layer->taps >= 25 && layer->reach <= TILE && layer->in <= 32 &&
+        !layer->strided) {
         size_t fourier = by_fourier(layer);
         return layer->last ? layer->x + layer->w + layer->y + fourier + SPARE : fourier;
     }
