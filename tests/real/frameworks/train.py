@@ -182,6 +182,28 @@ def resnet():
 
 
 @case
+def convolutions():
+    """Of one to three dimensions and each type, with TF32 and without, forward alone and with backward."""
+    from itertools import product
+
+    nn = torch.nn
+    layers = [nn.Conv1d(80, 256, 3, padding=1), nn.Conv1d(64, 64, 128, padding=64, groups=16), nn.ConvTranspose1d(64, 32, 8),
+              nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 3, groups=4), nn.Conv2d(32, 64, 1, stride=2),
+              nn.Conv2d(16, 16, 33, padding=16), nn.ConvTranspose2d(32, 16, 4, stride=2),
+              nn.Conv3d(16, 24, 3), nn.ConvTranspose3d(8, 8, 2)]
+    kinds = torch.float32, torch.float16, torch.bfloat16, torch.float64
+    for layer, kind, torch.backends.cudnn.allow_tf32 in product(layers, kinds, (True, False)):
+        layer.cuda().to(kind).zero_grad()
+        size = {3: (512,), 4: (64, 64), 5: (16, 16, 16)}[layer.weight.dim()]
+        x = torch.randn(2, layer.in_channels, *size, device="cuda", dtype=kind)
+        for form in (torch.contiguous_format, torch.channels_last)[:2 if x.dim() == 4 else 1]:
+            x = x.to(memory_format=form).detach().requires_grad_()
+            layer.to(memory_format=form)(x).sum().backward()
+            with torch.no_grad():
+                layer(x)
+
+
+@case
 def compiled():
     """Inductor's kernels are compiled by Triton."""
     model = torch.compile(llama(2))
