@@ -193,14 +193,14 @@ static bool optimizer_goes_on(const struct gp_call_runs *optimizer, const struct
     return since > most;
 }
 
-struct gap_work {
+struct pass_work {
     uint32_t *tail;        /* of each backward pass: the last event that allocates in it */
     int64_t *across;       /* of the gap after it: gradients that are there in the next pass, as differences */
     uint32_t *freed, kept; /* freed in it; made in the first pass and kept to the last */
 };
 
 /* Sorts a block that a backward pass made and that is there after it. */
-static void gap_block(struct gap_work *w, const struct gp_call_runs *runs, uint32_t pass, uint32_t freed)
+static void gap_block(struct pass_work *w, const struct gp_call_runs *runs, uint32_t pass, uint32_t freed)
 {
     uint32_t low = pass, high = runs->count; /* the last pass whose tail is before the free */
     while (high - low > 1) {
@@ -229,7 +229,7 @@ static bool gap_made(const struct gp_call_tree *tree, uint32_t i)
            (!tree->leaf[event->site] || tree->what[event->site] == GP_CALL_BACKWARD);
 }
 
-static bool gap_init(struct gap_work *w, const struct gp_call_tree *tree, const struct gp_call_runs *runs)
+static bool gap_init(struct pass_work *w, const struct gp_call_tree *tree, const struct gp_call_runs *runs)
 {
     const struct gp_recording *recording = tree->recording;
     const bool net = tree->nodes[runs->node].what == GP_CALL_NET; /* then the pass comes after the call */
@@ -255,7 +255,7 @@ static bool gap_init(struct gap_work *w, const struct gp_call_tree *tree, const 
 
 /* Whether the gradients that the passes make tell which of them end a step: they are freed when it ends, and else are there
  * in the next pass, which adds to them.  Fills in ends[]. */
-static bool gaps_tell(const struct gap_work *w, uint32_t count, bool *ends)
+static bool gaps_tell(const struct pass_work *w, uint32_t count, bool *ends)
 {
     int64_t across = 0;
     bool told = false;
@@ -273,7 +273,7 @@ static bool gaps_tell(const struct gap_work *w, uint32_t count, bool *ends)
 static struct gp_steps *steps_of_passes(const struct gp_call_tree *tree, struct gp_call_runs *runs,
                                         const struct gp_call_runs *optimizer)
 {
-    struct gap_work w = {0};
+    struct pass_work w = {0};
     bool *ends = calloc(runs->count + 1ul, sizeof(*ends)), ok = gap_init(&w, tree, runs) && ends;
     bool told = ok && gaps_tell(&w, runs->count, ends);
     struct gp_steps *steps = NULL;
