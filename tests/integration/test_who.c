@@ -95,7 +95,9 @@ Test(who, a_leak_without_steps)
     json_decref(top);
     command(0, "leaks", file, NULL);
     SAYS("it cannot be known");
-    SAYS("Name the steps");
+    SAYS("no steps are known");
+    SAYS("get (who.c:36)");
+    SAYS("Mark each step");
     unlink(file);
 }
 
