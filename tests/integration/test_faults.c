@@ -162,7 +162,9 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
     struct spawn_options options;
     struct spawn_result with = {0}, without = {0};
     struct ledger_diff diff = {0};
+    struct ledger_rules rules = entry->rules;
     int processes = entry->processes == 0 ? 1 : entry->processes;
+    rules.is_pool_left |= onwards && strcmp(api->name, "cuMemFreeAsync") == 0; /* a pool is destroyed with its blocks */
     snprintf(setting, sizeof(setting), "GPUPROF_SIM_FAULTS=%s %ld%s fail 2", api->name, number, onwards ? "+" : "");
     catalog_options(entry, argv, &options);
     options.env = env;
@@ -175,7 +177,7 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
     } else {
         /* A program that dies of the fault by itself never holds; then only its death is compared. */
         bool dies = WIFSIGNALED(without.status);
-        check_against_ledger(&diff, &options, dies ? 0 : processes, &entry->rules, &with);
+        check_against_ledger(&diff, &options, dies ? 0 : processes, &rules, &with);
     }
     if (!entry->has_threads && !api->is_shared)
         fault_same(&diff, &with, &without);

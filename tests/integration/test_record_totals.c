@@ -256,6 +256,7 @@ static unsigned walk_check(const struct walk_options *options, unsigned first, u
     snprintf(sim, sizeof(sim), "--sim=devices=2,memory=%s", options->memory);
     snprintf(allocator, sizeof(allocator), "--allocator=%s", options->allocator);
     snprintf(settings, sizeof(settings), "--alloc-conf=%s", options->settings ? options->settings : "");
+    unlink(file); /* of an earlier turn */
     snprintf(record, sizeof(record), "--record=%s", file);
     snprintf(stacks, sizeof(stacks), "--stacks=%s", options->stacks);
     snprintf(source, sizeof(source), "GPUPROF_SOURCE=%s", options->source ? options->source : "");

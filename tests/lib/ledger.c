@@ -119,20 +119,25 @@ static void ledger_compare_device(struct ledger_diff *diff, const json_t *profil
 {
     const json_t *stats = json_object_get(profiler, "stats");
     long long allocated = json_at(truth, "allocated_bytes/current", 0), reserved;
-    long long allocated_peak = json_at(truth, "allocated_bytes/peak", 0), reserved_peak, low;
+    long long allocated_peak = json_at(truth, "allocated_bytes/peak", 0), reserved_peak, reserved_low, low;
     char where[32];
     snprintf(where, sizeof(where), "device %lld", ordinal);
-    reserved = json_at(truth, "reserved_bytes/current", 0);
+    reserved = reserved_low = json_at(truth, "reserved_bytes/current", 0);
     reserved_peak = json_at(truth, "reserved_bytes/peak", 0);
     ledger_equal(diff, where, "allocated_bytes.all.current", json_at(stats, "allocated_bytes.all.current", 0),
                  allocated);
     low = rules->is_allocated_polled ? allocated : allocated_peak - rules->peak_slack_bytes;
     ledger_between(diff, where, "allocated_bytes.all.peak", json_at(stats, "allocated_bytes.all.peak", 0),
                    low > allocated ? low : allocated, allocated_peak);
-    ledger_equal(diff, where, "reserved_bytes.all.current", json_at(stats, "reserved_bytes.all.current", 0), reserved);
-    low = rules->is_reserved_polled ? reserved : reserved_peak - rules->peak_slack_bytes;
+    if (rules->is_pool_left)
+        reserved_low = json_at(stats, "allocated_bytes.all.current", 0);
+    ledger_between(diff, where, "reserved_bytes.all.current", json_at(stats, "reserved_bytes.all.current", 0),
+                   reserved_low, reserved);
+    low = rules->is_pool_left         ? reserved_low
+          : rules->is_reserved_polled ? reserved
+                                      : reserved_peak - rules->peak_slack_bytes;
     ledger_between(diff, where, "reserved_bytes.all.peak", json_at(stats, "reserved_bytes.all.peak", 0),
-                   low > reserved ? low : reserved, reserved_peak);
+                   low > reserved_low ? low : reserved_low, reserved_peak);
     ledger_compare_kinds(diff, where, json_object_get(profiler, "kinds"), json_object_get(truth, "kinds"),
                          rules->peak_slack_bytes);
     ledger_equal(diff, where, "contexts", json_at(profiler, "kinds/context/live", 0), json_at(truth, "contexts", 0));

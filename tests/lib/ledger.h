@@ -26,6 +26,7 @@
 struct ledger_rules {
     bool is_reserved_polled;  /* pools and graphs: the reserved peak is a lower bound */
     bool is_allocated_polled; /* graphs: the memory that they serve is polled too */
+    bool is_pool_left;        /* a destroyed pool has blocks: what it reserves is not known, only that it has these */
     long long peak_slack_bytes;
 };
 

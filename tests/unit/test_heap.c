@@ -631,6 +631,22 @@ Test(heap, two_pools_that_had_the_same_memory_count_once)
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 32 * MIB);
 }
 
+/* A destroyed pool may have given some of its reserve back: that is not added to memory that came later. */
+Test(heap, what_a_destroyed_pool_had_is_not_added_to_later_memory)
+{
+    struct gp_wire_device is;
+    gp_feed_pool_create(0x9000, 0, 0);
+    gp_pool_count(0x9000, 1);
+    poll_pool(0x9000, 32 * MIB, 32 * MIB);
+    gp_feed_pool_destroy_end(gp_feed_pool_destroy_begin(0x9000), true);
+    accounts_linear(BASE, (uint64_t)(8 * MIB));
+    gp_feed_poll_begin(0);
+    gp_feed_poll_end(0);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 32 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 32 * MIB);
+}
+
 /* Nothing is certain of a poll that is late, and a reset begins with what is. */
 Test(heap, a_reset_while_the_driver_is_late_begins_without_the_reserve)
 {
