@@ -27,7 +27,7 @@ static inline int64_t gp_larger(int64_t a, int64_t b)
  *
  * reserved = own + pools' reserve + graphs' reserve; allocated = own + graphs' memory in use.
  *
- * A poll's answer holds at one instant of the poll, and nobody tells when it ceases to hold: a pool
+ * A poll's answer holds at one instant of the poll, and nothing says when it ceases to hold: a pool
  * gives memory back when the program waits for a stream. So it must not be added to own bytes of
  * another time, or a sum would have bytes that never existed at once. Invariant:
  *

@@ -299,7 +299,7 @@ static struct gp_graph_node *graph_disown(uint64_t graph, uint64_t *count)
     return list;
 }
 
-/* Takes the next node of a ring that ends. False: there is none, or no room. */
+/* Takes the next node of a ring that ends. False: the ring has no more, or there is no room. */
 static bool graph_leaves(struct gp_graph_node *list, struct gp_ending *ending)
 {
     struct gp_record gone = {.space = 0};

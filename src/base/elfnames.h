@@ -39,7 +39,7 @@ struct gp_elf_file {
 };
 
 /* Maps the file of a library of this processor. Nothing in it is trusted; a file that becomes shorter
- * meanwhile raises SIGBUS, in the loader too. False: there is none, or it has no dynamic section. */
+ * meanwhile raises SIGBUS, in the loader too. False: no such file, or it has no dynamic section. */
 bool gp_elf_open(struct gp_elf_file *file, const char *path);
 void gp_elf_close(struct gp_elf_file *file);
 /* The text of the next entry with this tag, from entry *at on; NULL: there is no more. */

@@ -41,7 +41,7 @@ static size_t worker_stack(const pthread_attr_t *attr)
  * exports it and its layout for debuggers (libthread_db), from 2.34 on.
  *
  * Invariant: the count is that of the program's threads, and of ours that have started or are about
- * to end.  At 0 the process is in exit, and nobody counts any more. */
+ * to end.  At 0 the process is in exit, and the count is not used any more. */
 
 static uint32_t *worker_counted;
 GP_KEEP(worker_counted);

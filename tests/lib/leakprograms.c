@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * leakprograms.c: see leakprograms.h.  Its parts: a program, call sites, steps and requests, one pass of a net, other
- * programs. */
+ * leakprograms.c: programs that leak and programs that do not; see leakprograms.h. */
 #include <lib/leakprograms.h>
 #include <lib/random.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * flow.c: see flow.h.  Its parts: the flow, the walk, polled reserves. */
+ * flow.c: see flow.h. */
 #include <analyze/fit.h>
 #include <analyze/flow.h>
 

@@ -5,7 +5,7 @@
  * the least that it held during each step.  Leaked memory stays through every later step, so it is
  * in the curve; temporary buffers are not.  docs/analyses.md has the rule that judges a curve, and
  * its reasons.  A site whose curve grows is a suspect if it is known that these are steps, else a
- * candidate.  Its parts: the search, the judgement, time to out of memory, the result.
+ * candidate.
  */
 #include <analyze/flow.h>
 #include <analyze/forecast.h>

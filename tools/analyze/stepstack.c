@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * stepstack.c: the steps of a program from its stacks; see internal.h and docs/analyses.md.  A training
- * program's end with an optimizer's call; where the optimizer asks for no memory, with a backward pass
- * or with several, whose gradients add up.  Those of any other are the calls of a net from one place of
- * the user's.  Its parts: calls of a net, bounds, training, service. */
+ * program ends a step with an optimizer's call; where the optimizer asks for no memory, with a backward
+ * pass or with several, whose gradients add up.  In any other program a step is a call of a net from one
+ * place of the user's. */
 #include <analyze/internal.h>
 #include <read/common/hash.h>
 #include <stdio.h>
