@@ -92,6 +92,7 @@ static bool fault_is_polled(const char *name)
     static const char *const names[] = {
         "cuDriverGetVersion",
         "cuDeviceGet",
+        "cuDeviceGetCount",
         "cuDeviceGetUuid",
         "cuDeviceGetName",
         "cuDeviceTotalMem",
