@@ -104,7 +104,8 @@ keeps 1 gpuprof run --sim --force --record=$file -- $train 2
 keeps 1 gpuprof check x.gpuprof --budget=40GiB --junit=$file
 keeps 1 gpuprof diff x.gpuprof x.gpuprof --max-growth=1% --junit=$file
 keeps 1 gpuprof run --sim --budget=40GiB --junit=$file -- $train 2
-keeps 1 gpuprof dryrun --gpu=t4 --budgets=/dev/null --junit=$file -- $train 2
+echo 'peak 1TiB' >budgets.txt
+keeps 1 gpuprof dryrun --gpu=t4 --budgets=budgets.txt --junit=$file -- $train 2
 keeps 1 gpuprof generate leak --scale=0.01 -o $file
 keeps 1 gpuprof trace --sim -o $file -- $train 2
 keeps 1 gpuprof trace --sim -o $file --force -- false

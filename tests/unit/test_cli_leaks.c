@@ -142,6 +142,7 @@ Test(leaks_command, a_budget_of_growth_is_unknown_without_known_steps)
     FILE *budgets = fopen(path, "w");
     cr_assert(budgets && fputs("leak 0B\n", budgets) >= 0 && fclose(budgets) == 0);
     expect(run("check %s --budgets=%s", write_program("steps/flat/founding/exits"), path), 3, NULL, NULL);
+    expect(run("check %s --budgets=/dev/null", write_program("steps/flat/founding/exits")), 2, NULL, "holds no budget");
     expect(run("check %s --budgets=%s", write_program("infers/flat/almost/exits"), path), 0,
            "the growth of memory per step is not known", NULL);
 }

@@ -106,6 +106,7 @@ int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, siz
     char line[GP_BUDGET_LINE_BYTES];
     const char *problem;
     unsigned number = 0;
+    const uint32_t before = budgets->count;
     FILE *in = fopen(path, "re");
     if (!in)
         return -errno;
@@ -125,6 +126,10 @@ int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, siz
     }
     if (!rc && ferror(in))
         rc = -EIO;
+    if (!rc && budgets->count == before) { /* a check of nothing would always be passed */
+        snprintf(why, why_bytes, "the file holds no budget");
+        rc = -EPROTO;
+    }
     fclose(in);
     return rc;
 }
@@ -324,6 +329,29 @@ static int64_t since(const struct judge *judge, uint64_t time_ns)
     return time_ns > begin ? (int64_t)(time_ns - begin) : 0;
 }
 
+/* The peak of a whole device that the program's statistics had at the end, where the recording has all of the program's time.
+ * It may be above the events' sums: the driver's watermarks show what a graph held between two polls. */
+static int64_t judge_said(const struct judge *judge, uint32_t d, enum gp_wire_stat stat)
+{
+    const struct gp_recording *recording = judge->report->recording;
+    if (d >= recording->device_count)
+        return -1;
+    const struct gp_rec_device *device = &recording->devices[d];
+    /* Of a pool that a library took ahead, what is in use counts. */
+    bool whole = device->has_last && recording->from_start && device->index != GP_WIRE_HOST &&
+                 gp_rec_polled(device).pool_bytes == 0;
+    return whole ? device->last.stats[stat][GP_POOL_ALL].peak : -1;
+}
+
+/* Raises a finding to that peak, of which the time is not known. */
+static void judge_raise(struct gp_gate_finding *finding, int64_t said)
+{
+    if (said <= finding->bytes)
+        return;
+    finding->bytes = said;
+    finding->at_ns = -1;
+}
+
 /* The answer of a budget on a sum.  what: taken over. */
 static void judge_sum(struct judge *judge, const struct judge_sum *sum, const char *kind, char *what, int32_t device,
                       int64_t budget, bool end)
@@ -337,6 +365,8 @@ static void judge_sum(struct judge *judge, const struct judge_sum *sum, const ch
     finding->what = what;
     finding->bytes = end ? most.end_bytes : most.bytes;
     finding->at_ns = end ? since(judge, judge->report->recording->end_ns) : since(judge, most.time_ns);
+    if (!end && !sum->sites && sum->use == GP_USES)
+        judge_raise(finding, judge_said(judge, sum->device, GP_STAT_ALLOCATED_BYTES));
     finding->ok = finding->bytes <= budget;
     finding->unknown = most.bytes == 0 && sum->use != GP_USES;
     if (finding->ok)
@@ -368,6 +398,7 @@ static void judge_reserved(struct judge *judge, uint32_t d, int64_t budget)
                 finding->at_ns = since(judge, series->points[i].time_ns);
             }
         }
+        judge_raise(finding, judge_said(judge, d, GP_STAT_RESERVED_BYTES));
         finding->ok = finding->bytes <= budget;
     }
     free(series);

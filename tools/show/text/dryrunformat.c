@@ -72,6 +72,16 @@ static const struct gp_need_refused *refused_largest(const struct gp_dryrun_run 
 
 /* ---- the GPUs ---------------------------------------------------------------------------------------------------- */
 
+/* Why it fits in less than is needed. */
+static const char *text_fits_because(const struct gp_need *worst, int64_t total_bytes)
+{
+    if (worst && worst->needed_bytes <= total_bytes)
+        return "its processes need the most at different times";
+    if (worst && worst->reserved_peak_bytes <= worst->allocated_peak_bytes)
+        return "a context on so small a GPU takes less";
+    return "the allocator gives idle memory back";
+}
+
 static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun_answer *answer,
                          const struct gp_dryrun_gpu *gpu)
 {
@@ -87,8 +97,7 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
         fprintf(page->out, "fits, %s left", gp_size_text(size, left));
     else if (gpu->verdict == GP_DRYRUN_FITS)
         fprintf(page->out, "fits in %s: %s", gp_size_text(size, gpu->total_bytes),
-                worst && worst->needed_bytes <= gpu->total_bytes ? "its processes need the most at different times"
-                                                                 : "the allocator gives idle memory back");
+                text_fits_because(worst, gpu->total_bytes));
     else if (left < 0)
         fprintf(page->out, "does not fit: %s too much", gp_size_text(size, -left));
     else if (failed && !gp_dryrun_failed(failed))
