@@ -64,13 +64,17 @@ static inline uint32_t hooks_turn(void)
 /* Of the thread with this number, the struct gp_hooks_call of the call under way, as an address that is only compared;
  * 0: none. */
 #define GP_HOOKS_THREADS 65536u
-static uintptr_t hooks_under_way[GP_HOOKS_THREADS];
+/* Each call writes its thread's word twice, so threads whose numbers follow each other have lines of their own. */
+#define GP_HOOKS_LINE  8u
+#define GP_HOOKS_LINES (GP_HOOKS_THREADS / GP_HOOKS_LINE)
+static uintptr_t hooks_under_way[GP_HOOKS_LINES][GP_HOOKS_LINE] __attribute__((aligned(64)));
 
 /* NULL: the thread has no number of its own (base/thread.c). */
 static inline uintptr_t *hooks_way(void)
 {
     uint32_t place = gp_thread.number - 1;
-    return GP_LIKELY(place < GP_HOOKS_THREADS) ? &hooks_under_way[place] : NULL;
+    return GP_LIKELY(place < GP_HOOKS_THREADS) ? &hooks_under_way[place % GP_HOOKS_LINES][place / GP_HOOKS_LINES]
+                                               : NULL;
 }
 
 /* The thread is in the driver, whose own calls are ignored, but this is none of them. So the program has left that
