@@ -463,11 +463,10 @@ bool gp_steps_are_steps(const struct gp_steps *steps)
     switch (steps->source) {
     case GP_STEPS_MARKS:
     case GP_STEPS_GIVEN:
+    case GP_STEPS_STACKS:
         return true;
     case GP_STEPS_NVTX: /* libraries have ranges around their own functions */
         return steps->told;
-    case GP_STEPS_STACKS:
-        return true;
     case GP_STEPS_PERIOD:
     case GP_STEPS_TIME:
         break;
