@@ -49,7 +49,7 @@ ALL_LDFLAGS := $(filter -fsanitize% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # What is loaded into somebody's process: hidden symbols, nothing undefined, all relocations done at load.
 TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc -include src/base/glibc.h
 TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools
-SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isrc/sim/include -Isrc/sim -include src/sim/glibc.h
+SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isim/include -Isim -include sim/glibc.h
 TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools -Itests
 # The simulated GPU's objects are never sanitized: a test program that is not must be able to load them.
 SIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% --coverage,$(SIM_CFLAGS))
@@ -72,13 +72,13 @@ TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
 TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
-SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c) src/sim/report.c)
-SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
-SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
-SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
-SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nccl/*.c) src/sim/standin/standin.c src/sim/report.c)
-SIM_NVSHMEM_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvshmem/*.c) src/sim/nccl/room.c src/sim/nccl/driver.c src/sim/standin/standin.c src/sim/report.c)
-SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvml/*.c) src/sim/report.c)
+SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cuda/*.c) sim/report.c)
+SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cupti/*.c))
+SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart/*.c))
+SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart12/*.c))
+SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nccl/*.c) sim/standin/standin.c sim/report.c)
+SIM_NVSHMEM_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nvshmem/*.c) sim/nccl/room.c sim/nccl/driver.c sim/standin/standin.c sim/report.c)
+SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nvml/*.c) sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
@@ -128,7 +128,7 @@ define compile
 	$(Q)$(CC) $(1) -MMD -MP -c $< -o $@
 endef
 
-$(B)/obj/src/sim/%.o: src/sim/%.c src/sim/glibc.h $(STAMP)
+$(B)/obj/sim/%.o: sim/%.c sim/glibc.h $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
 # PyTorch's exception passes through these functions (src/allocator/torch.c).
 $(B)/obj/src/allocator/torch.o: TARGET_CFLAGS += -fexceptions
@@ -206,11 +206,11 @@ endef
 $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
 	$(call simlib,,-Wl$(comma)-Bsymbolic-functions)
 	$(Q)ln -sf libcuda.so.1 $(SIMD)/libcuda.so
-$(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
-	$(call simlib,src/sim/cupti/libcupti.map)
-$(SIMD)/libcupti.so.12: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti12.map
-	$(call simlib,src/sim/cupti/libcupti12.map)
-# The runtime as libcute_dsl_runtime.so has it (src/sim/cudart/launch.c).
+$(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) sim/cupti/libcupti.map
+	$(call simlib,sim/cupti/libcupti.map)
+$(SIMD)/libcupti.so.12: $(SIM_CUPTI_OBJ) sim/cupti/libcupti12.map
+	$(call simlib,sim/cupti/libcupti12.map)
+# The runtime as libcute_dsl_runtime.so has it (sim/cudart/launch.c).
 SIM_CUTE := DeviceGetAttribute DeviceSynchronize EventCreate EventDestroy EventElapsedTime EventRecord EventSynchronize Free FreeAsync \
     FreeHost FuncSetAttribute GetDevice GetDeviceCount GetDeviceProperties GetLastError GraphDestroy GraphExecDestroy \
     GraphInstantiate GraphLaunch KernelSetAttributeForDevice LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount \
@@ -218,17 +218,17 @@ SIM_CUTE := DeviceGetAttribute DeviceSynchronize EventCreate EventDestroy EventE
     MallocManaged Memcpy MemcpyAsync Memset MemsetAsync OccupancyMaxActiveBlocksPerMultiprocessor ProfilerStart ProfilerStop \
     SetDevice StreamAddCallback StreamBeginCapture StreamCreate StreamDestroy StreamEndCapture StreamSynchronize StreamWaitEvent
 sim_cute := $(foreach name,$(SIM_CUTE),-Wl,--defsym,_cuda$(name)=cuda$(name)) -Wl,--defsym,_cudaLaunchKernelEx=cudaLaunchKernelExC
-$(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
-	$(call simlib,src/sim/cudart/libcudart.map,$(sim_cute))
+$(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) sim/cudart/libcudart.map
+	$(call simlib,sim/cudart/libcudart.map,$(sim_cute))
 	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
 # The runtime of CUDA 12: the same objects, in which the calls that CUDA 13 changed get other names.
-$(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim/cudart12/forms.names
+$(B)/obj/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) sim/cudart12/forms.names
 	$(call say,LINK,$@)
 	$(Q)$(LD) -r -o $@.new $(filter %.o,$^)
-	$(Q)$(CROSS)objcopy --redefine-syms=src/sim/cudart12/forms.names $@.new $@
+	$(Q)$(CROSS)objcopy --redefine-syms=sim/cudart12/forms.names $@.new $@
 	$(Q)rm $@.new
-$(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim/cudart12/libcudart.map
-	$(call simlib,src/sim/cudart12/libcudart.map,$(sim_cute))
+$(SIMD)/libcudart.so.12: $(B)/obj/sim/cudart12.o $(SIM_CUDART12_OBJ) sim/cudart12/libcudart.map
+	$(call simlib,sim/cudart12/libcudart.map,$(sim_cute))
 # In front of programs (LD_PRELOAD): empty, and it needs those above.  A library whose name is loaded is not searched for again,
 # so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
 $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/libnvidia-ml.so.1
@@ -236,13 +236,13 @@ $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIM
 	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
 	$(Q)mv -f $@.new $@
 # The version of every symbol is the library's name, as in NVIDIA's; two of them have none.
-standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1))) $(B)/obj/src/sim/report.o
+standin_objects = $(patsubst %,$(B)/obj/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1))) $(B)/obj/sim/report.o
 define standin
 $(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(subst .so., ,$(1)))))
 	$$(call say,LINK,$$@)
 	@mkdir -p $$(@D)
-	$(Q)echo '$(if $(filter libcusparseLt% libcufile%,$(1)),,$(1) ){ global: cu*; local: *; };' > $(B)/obj/src/sim/standin/$(1).map
-	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,-e,standin_real -Wl,--version-script=$(B)/obj/src/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
+	$(Q)echo '$(if $(filter libcusparseLt% libcufile%,$(1)),,$(1) ){ global: cu*; local: *; };' > $(B)/obj/sim/standin/$(1).map
+	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,-e,standin_real -Wl,--version-script=$(B)/obj/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
 	$(Q)mv -f $$@.new $$@
 endef
 $(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))
@@ -251,8 +251,8 @@ $(STANDIN_PARTS:%=$(SIMD)/standin/%): $(SIMD)/standin/libcudnn.so.8 $(SIMD)/stan
 	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new -l:libcudnn$(suffix $(basename $(@F)))$(suffix $(@F))
 	$(Q)mv -f $@.new $@
 # The loader's audit library, without libc: nothing may call memset and the like for it.
-$(B)/obj/src/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
-$(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/src/sim/standin/audit.o
+$(B)/obj/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
+$(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/sim/standin/audit.o
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-z,defs -o $@.new $<
@@ -263,18 +263,18 @@ $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@; $(AR) rcs $@ $^
 
-$(SIMD)/python/sitecustomize.py: src/sim/python/sitecustomize.py
+$(SIMD)/python/sitecustomize.py: sim/python/sitecustomize.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
-$(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
+$(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) sim/nvml/libnvidia-ml.map
 	$(Q)rm -f $(@D)/standin/$(@F) # an older build's: whatever lies there is installed
-	$(call simlib,src/sim/nvml/libnvidia-ml.map)
+	$(call simlib,sim/nvml/libnvidia-ml.map)
 $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -o $@.new $^ $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
-$(SIMD)/standin/libnvshmem_host.so.3: $(SIM_NVSHMEM_OBJ) src/sim/nvshmem/libnvshmem_host.map
+$(SIMD)/standin/libnvshmem_host.so.3: $(SIM_NVSHMEM_OBJ) sim/nvshmem/libnvshmem_host.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -Wl,--version-script=$(lastword $^) -o $@.new $(filter %.o,$^) $(OLD_GLIBC)
@@ -282,7 +282,7 @@ $(SIMD)/standin/libnvshmem_host.so.3: $(SIM_NVSHMEM_OBJ) src/sim/nvshmem/libnvsh
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).
-PROGRAM_CFLAGS = $(filter-out -fsanitize% -fno-sanitize% --coverage,$(ALL_CFLAGS)) -Isrc/sim/include -Iinclude
+PROGRAM_CFLAGS = $(filter-out -fsanitize% -fno-sanitize% --coverage,$(ALL_CFLAGS)) -Isim/include -Iinclude
 PROGRAM_LIBS = $(if $(filter %_srt,$*),-lcudart_static,$(if $(filter %_rt,$*),-lcudart) -lcuda) -lpthread -lm -ldl
 define program
 	$(call say,PROG,$@)
@@ -368,7 +368,7 @@ size: ## how large the tree is, beside its goals
 	$(Q)tests/lint/size
 
 format: ## clang-format every C file
-	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i
+	$(Q)find src sim tools include examples tests -name '*.[ch]' | xargs clang-format -i
 
 VERSION = $(shell awk '/define GPUPROF_VERSION_/ {v = v "." $$3} END {print substr(v, 2)}' include/gpuprof/gpuprof.h)
 install: all ## install under PREFIX

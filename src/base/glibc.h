@@ -13,7 +13,7 @@
  *  - A function that musl lacks is weak, because programs of a musl system inherit a preload too.
  *    Callers compare it with NULL.
  *
- * The simulator has a table of its own, src/sim/glibc.h.
+ * The simulator has a table of its own, sim/glibc.h.
  */
 #ifndef GP_BASE_GLIBC_H
 #define GP_BASE_GLIBC_H

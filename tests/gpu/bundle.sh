@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 build=${1:-build}
 out=${2:-$build/gpu-bundle}
 rm -rf "$out"
-mkdir -p "$out/build/bin" "$out/build/lib/gpuprof/bundled" "$out/build/tests" "$out/tests" "$out/src/sim"
+mkdir -p "$out/build/bin" "$out/build/lib/gpuprof/bundled" "$out/build/tests" "$out/tests" "$out/sim"
 cp "$build/bin/gpuprof" "$out/build/bin/"
 cp "$build/lib/libgpuprof.so" "$build/lib/libgpuprof-shim.so" "$out/build/lib/"
 cp -a "$build/lib/gpuprof/sim" "$out/build/lib/gpuprof/"
@@ -32,7 +32,7 @@ cp -a tests/real/dryrun tests/real/frameworks tests/real/table "$out/tests/real/
 cp -a tests/framework "$out/tests/"
 mkdir "$out/examples"
 cp examples/*.h "$out/examples/"
-cp -a src/sim/include "$out/src/sim/"
+cp -a sim/include "$out/sim/"
 cp -a include "$out/"
 cp Makefile LICENSE README.md "$out/"
 # The command finds these through its run path.  libc and the loader come from the GPU machine.

@@ -95,7 +95,7 @@ fi
 stubs=
 if [ -e "$sim/libcuda.so.1" ] && [ -n "$cc" ]; then
     for source in "${sources[@]}"; do
-        begin "$work/sim" "$top/src/sim/include" "$sim" "$source"
+        begin "$work/sim" "$top/sim/include" "$sim" "$source"
     done
 elif [ $dry -eq 1 ]; then
     echo "run.sh: $sim is missing: run make first" >&2

@@ -149,7 +149,7 @@ Test(stage, a_careless_allocator_is_noticed)
     char *folder = build_folder(), preload[256], include[512];
     size_t i;
     cr_assert_not_null(folder);
-    snprintf(include, sizeof(include), "-I%s", path_source("src/sim/include"));
+    snprintf(include, sizeof(include), "-I%s", path_source("sim/include"));
     cr_assert_eq(build_shared(folder, "careless.c", "careless.so", include), 0);
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/careless.so", folder);
     for (i = 0; i < sizeof(stage_cases) / sizeof(stage_cases[0]); i++)

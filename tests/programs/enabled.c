@@ -7,8 +7,8 @@
 
 #include "finish.h"
 
-#if __has_include("../../src/sim/tool.h")
-#include "../../src/sim/tool.h"
+#if __has_include("../../sim/tool.h")
+#include "../../sim/tool.h"
 
 static void table_print(const struct sim_tool_table *table)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What Python programs on the simulated GPU get (src/sim/python), with stand-ins for PyTorch and transformers."""
+"""What Python programs on the simulated GPU get (sim/python), with stand-ins for PyTorch and transformers."""
 import os
 import subprocess
 import sys

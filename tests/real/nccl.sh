@@ -44,7 +44,7 @@ cc -O1 -fPIC -shared -o "$work/libnccl-net-idle.so" tests/real/nccl/network.c &&
         -l:libcudart.so.13 -lpthread -Wl,--allow-shlib-undefined || exit 1
 version=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) //p' "$out/include/nccl.h" | paste -sd.)
 # The stand-in takes its version from the name of a package beside the library whose place it takes; here it is its own.
-newest=$(sed -n 's/.*newest\[3\] = {\(.*\)};/\1/p' src/sim/nccl/version.c | tr -d ' ' | tr , .)
+newest=$(sed -n 's/.*newest\[3\] = {\(.*\)};/\1/p' sim/nccl/version.c | tr -d ' ' | tr , .)
 [ "$version" = "$newest" ] || echo "        NCCL $version beside the rules of $newest"
 
 # board CAPABILITY LINKS GBITS: eight GPUs on an NVSwitch, a NIC behind the same bridge as each.

@@ -52,7 +52,7 @@ sources() { # PACKAGE FILE
     [ -e "$folder/$2" ] && echo "$folder"
 }
 version() { sed -n 's/^Version: //p' "$1/PKG-INFO" 2>/dev/null | head -n 1; }
-compile() { g++ -std=c++17 -O1 -shared -fPIC -w -Isrc/sim/include "$@" -L"$sim" -l:libcuda.so.1 -l:libcudart.so."$cuda" >"$work/log" 2>&1; }
+compile() { g++ -std=c++17 -O1 -shared -fPIC -w -Isim/include "$@" -L"$sim" -l:libcuda.so.1 -l:libcudart.so."$cuda" >"$work/log" 2>&1; }
 
 run() { # TITLE MODE PROGRAM ARGUMENT...
     local title=$1 mode=$2 program=$3 spec more= status

@@ -45,7 +45,7 @@ imports() { # every function of the runtime and the driver that a library of the
 
 script() { # NAME SOURCE
     local file=tests/real/torch/$1.py spec
-    case $1 in asleep*) cc -shared -fPIC -O1 -Isrc/sim/include -o "$work/sleeper.so" tests/real/torch/sleeper.c -L"$sim" -l:libcuda.so.1 ;; esac
+    case $1 in asleep*) cc -shared -fPIC -O1 -Isim/include -o "$work/sleeper.so" tests/real/torch/sleeper.c -L"$sim" -l:libcuda.so.1 ;; esac
     spec=$(sed -n 's/^# sim: //p' "$file")
     GPUPROF_SLEEPER=$work/sleeper.so GPUPROF_SOURCE=$2 PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 \
         "$build/bin/gpuprof" run --sim${spec:+=$spec} -- tests/real/inside "$root" python3 "$file" >"$work/out" 2>&1 </dev/null

@@ -30,7 +30,7 @@ compile() { # NAME SOURCE [FLAG...]: $work/NAME from SOURCE
     name=$1 source=$2
     shift 2
     # shellcheck disable=SC2086 # CFLAGS is a list
-    ${CC:-cc} -std=gnu11 -g -O1 -Wall -Wextra ${CFLAGS:-} -I"$root/src/sim/include" -I"$root/src/sim" -I"$here" \
+    ${CC:-cc} -std=gnu11 -g -O1 -Wall -Wextra ${CFLAGS:-} -I"$root/sim/include" -I"$root/sim" -I"$here" \
         -o "$work/$name" "$source" -L"$sim" "$@" -lcuda -lpthread -lm -ldl -Wl,--allow-shlib-undefined && return 0
     echo "$name: does not compile"
     failed=$((failed + 1))

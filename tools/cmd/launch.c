@@ -55,7 +55,7 @@ static int standin_environment(const char *command, const char *sim)
         return GP_EXIT_FAILED;
     int rc = setenv("LD_AUDIT", joined, 1);
     free(joined);
-    /* Before glibc 2.35 the stand-ins stay away without it (src/sim/standin/audit.c). */
+    /* Before glibc 2.35 the stand-ins stay away without it (sim/standin/audit.c). */
     int minor = 0;
     if (!rc && sscanf(gnu_get_libc_version(), "2.%d", &minor) == 1 && minor < 35)
         rc = setenv("LD_BIND_NOW", "1", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the simulated driver says about the machine to the libraries that stand in for NVIDIA's (src/sim/nvml,
- * src/sim/nccl), which find these functions with dlsym.  They need no cuInit and start nothing: devices
+ * What the simulated driver says about the machine to the libraries that stand in for NVIDIA's (sim/nvml,
+ * sim/nccl), which find these functions with dlsym.  They need no cuInit and start nothing: devices
  * are numbered as they are before CUDA_VISIBLE_DEVICES.  Any thread. */
 #ifndef SIM_MACHINE_H
 #define SIM_MACHINE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The simulated driver from inside: devices, contexts, memory records, the ledger, and the
  * functions that its files share.  Every function here is called with the global lock held unless it says
- * otherwise.  Included by every file of src/sim/cuda and by nothing else; it knows nothing of the
+ * otherwise.  Included by every file of sim/cuda and by nothing else; it knows nothing of the
  * profiler.
  *
  * Invariants (checked by tests/sim/core_ledger.c):

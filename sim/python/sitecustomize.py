@@ -174,7 +174,7 @@ def _contents():
         os.environ["GPUPROF_SIM"] = ",".join([*items, "contents=none"])
 
 
-# What the driver calls the types (src/sim/machine.h).
+# What the driver calls the types (sim/machine.h).
 _ZEROS = 1
 _TYPES = {
     "bool": 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Calls that CUDA 13 changed, in the form of CUDA 12, for libcudart.so.12.  That library has all
- * objects of src/sim/cudart too; forms.names renames there what is defined here again, to the name
+ * objects of sim/cudart too; forms.names renames there what is defined here again, to the name
  * that the newer form has in CUDA 12, or to a name that is not exported. */
 /* The headers declare the forms of CUDA 13. */
 #define cudaMemAdvise                       cudaMemAdvise_v2

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The private header of the simulated libcupti: access to the simulated driver's tool table, and
- * the thread's last error.  Included only by src/sim/cupti. */
+ * the thread's last error.  Included only by sim/cupti. */
 #ifndef SIM_CUPTI_SIM_H
 #define SIM_CUPTI_SIM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The simulated runtime's own header: table of driver pointers, per-call bracket, the macros that
- * every entry point is written with.  Included by all of src/sim/cudart; nothing outside of it may
+ * every entry point is written with.  Included by all of sim/cudart; nothing outside of it may
  * use it.
  *
  * One call runs: load the driver and cuInit (once per process, before the tool hears of anything,

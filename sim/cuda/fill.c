@@ -4,7 +4,7 @@
  * is finite.  Bytes that are not zero stay: the host, or another process, has written them.  Values are equal until
  * the next launch.
  *
- * The driver does not know types.  Who does (PyTorch, src/sim/python) says what the thread's next copies are;
+ * The driver does not know types.  Who does (PyTorch, sim/python) says what the thread's next copies are;
  * without that a value is a whole number, which is small in every type: as a count that asks for memory, a fraction's
  * bits would be a billion.  A lone truth value follows from the kernel that was last given its address, where the
  * name of PyTorch's kernel says how such a test ends well: all() true, any() and isnan() false. */
