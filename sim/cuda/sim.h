@@ -4,7 +4,7 @@
  * otherwise.  Included by every file of sim/cuda and by nothing else; it knows nothing of the
  * profiler.
  *
- * Invariants (checked by tests/sim/core_ledger.c):
+ * Invariants (checked by sim/tests/core_ledger.c):
  *   device.used = context overhead + sum of `footprint` over the device's live memory, arrays,
  *                 modules, VMM, pools, graphs
  *   ledger.reserved(device) = linear + pitched + array + VMM physical + pools' reserved

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The driver ABI in shapes: handles, descriptors and parameter blocks of CUDA 13.0, with their sizes and offsets on
- * LP64. Included only by cuda.h, after cuda_enums.h.  tests/sim/core_abi.c holds the sizes that must not change. */
+ * LP64. Included only by cuda.h, after cuda_enums.h.  sim/tests/core_abi.c holds the sizes that must not change. */
 #ifndef SIM_CUDA_STRUCTS_H
 #define SIM_CUDA_STRUCTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The part of CUPTI 13.0 that the simulated libcupti offers, declared in our own words: the callback API, ids of
  * contexts, streams and devices, result names.  Tools and tests include it as <cupti.h> and compile unchanged with
- * NVIDIA's.  Names, values and field orders are the ABI; tests/sim/cupti_abi.c holds the sizes that must not change. */
+ * NVIDIA's.  Names, values and field orders are the ABI; sim/tests/cupti_abi.c holds the sizes that must not change. */
 #ifndef SIM_CUPTI_H
 #define SIM_CUPTI_H
 

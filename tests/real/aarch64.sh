@@ -81,10 +81,10 @@ for part; do
         done ;;
     sim)
         CC="${cross}gcc --sysroot=$sysroot -B$sysroot/usr/lib/aarch64-linux-gnu/ -L$sysroot/usr/lib/aarch64-linux-gnu" \
-            emulated tests/sim/run.sh build-aarch64 >"$work/out" 2>&1
+            emulated sim/tests/run.sh build-aarch64 >"$work/out" 2>&1
         # NAME: N passed, N failed, or NAME: and what went wrong
         grep -E '^[a-z_]+: ' "$work/out" | grep -E 'passed, |: (status|does)' >"$work/lines"
-        [ -s "$work/lines" ] || no "sim/run.sh" "$work/out"
+        [ -s "$work/lines" ] || no "sim/tests/run.sh" "$work/out"
         while IFS=: read -r name line; do
             case $line in
             *" 0 failed"*) passed=$((passed + 1)) ;;
