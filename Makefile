@@ -49,15 +49,16 @@ ALL_LDFLAGS := $(filter -fsanitize% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # What is loaded into somebody's process: hidden symbols, nothing undefined, all relocations done at load.
 TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc -include src/base/glibc.h
 TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools
-SIM_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -Isim/include -Isim -include sim/glibc.h
 TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools -Itests
-# The simulated GPU's objects are never sanitized: a test program that is not must be able to load them.
-SIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% --coverage,$(SIM_CFLAGS))
 
 # Changed flags rebuild: the stamp's contents are the flags.
 STAMP := $(B)/flags
 FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
+
+# Before glibc 2.34 what is loaded into programs finds these functions in libraries of their own (src/base/glibc.h).  Newer ones
+# have them as empty files.
+OLD_GLIBC := -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
 TARGET_SRC := $(foreach d,base stack record account account/framework source allocator allocator/cache session session/oom inject,$(wildcard src/$d/*.c))
@@ -72,37 +73,14 @@ TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
 TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
-SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cuda/*.c) sim/report.c)
-SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cupti/*.c))
-SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart/*.c))
-SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart12/*.c))
-SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nccl/*.c) sim/standin/standin.c sim/report.c)
-SIM_NVSHMEM_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nvshmem/*.c) sim/nccl/room.c sim/nccl/driver.c sim/standin/standin.c sim/report.c)
-SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/nvml/*.c) sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
-SIMD := $(B)/lib/gpuprof/sim
-# Stand-ins for NVIDIA's mathematics libraries: one library per name that a program may want, all names of one from the same objects.
-STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9 \
-	$(foreach n,10 11 12,libcufft.so.$n) libcurand.so.10 $(foreach n,11 12,libcusolver.so.$n libcusparse.so.$n) libcusparseLt.so.0 libcufile.so.0
-STANDIN_cublas := cublas blas
-STANDIN_cusolver := cusolver blas
-STANDIN_cudnn := cudnn cudnnconv cudnnplan cudnnrnn
-# The parts of cuDNN, which some programs open by themselves: empty, and each needs the whole.
-STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compiled engines_tensor_ir ext graph heuristic ops,libcudnn_$p.so.9) \
-	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)
-STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(STANDIN_PARTS:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py
-SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2 $(SIMD)/standin/libnvshmem_host.so.3
+include sim/sim.mk
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
-
-# Before glibc 2.34 what is loaded into programs finds these functions in libraries of their own (src/base/glibc.h).  Newer ones
-# have them as empty files.
-OLD_GLIBC := -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
 
 TOOL_LIBS := $(shell $(if $(CROSS),false) pkg-config --libs jansson ncursesw libzstd libdw libelf sqlite3 libprotobuf-c zlib libbpf libmicrohttpd 2>/dev/null || echo -ljansson -lncursesw -ltinfo -lzstd -ldw -lelf -lsqlite3 -lprotobuf-c -lz -lbpf -lmicrohttpd) -l:libiberty.a -ldl -lpthread -lm
 
@@ -128,8 +106,6 @@ define compile
 	$(Q)$(CC) $(1) -MMD -MP -c $< -o $@
 endef
 
-$(B)/obj/sim/%.o: sim/%.c sim/glibc.h $(STAMP)
-	$(call compile,$(SIM_CFLAGS))
 # PyTorch's exception passes through these functions (src/allocator/torch.c).
 $(B)/obj/src/allocator/torch.o: TARGET_CFLAGS += -fexceptions
 # Preloaded into programs that are not sanitized.  -O2: a stub is a jump, so its caller is libgpuprof.so's caller.
@@ -195,90 +171,6 @@ $(COMPLETIONS): $(B)/completion/%: $(BIN)
 	$(call say,COMPL,$@)
 	@mkdir -p $(@D)
 	$(Q)$(RUN) $(BIN) completion $* > $@
-
-define simlib
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) $(2) -o $@.new $(filter %.o,$^) $(OLD_GLIBC) -lm
-	$(Q)mv -f $@.new $@
-endef
-# As in NVIDIA's, its own functions are what it answers with, whatever else has their names.
-$(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
-	$(call simlib,,-Wl$(comma)-Bsymbolic-functions)
-	$(Q)ln -sf libcuda.so.1 $(SIMD)/libcuda.so
-$(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) sim/cupti/libcupti.map
-	$(call simlib,sim/cupti/libcupti.map)
-$(SIMD)/libcupti.so.12: $(SIM_CUPTI_OBJ) sim/cupti/libcupti12.map
-	$(call simlib,sim/cupti/libcupti12.map)
-# The runtime as libcute_dsl_runtime.so has it (sim/cudart/launch.c).
-SIM_CUTE := DeviceGetAttribute DeviceSynchronize EventCreate EventDestroy EventElapsedTime EventRecord EventSynchronize Free FreeAsync \
-    FreeHost FuncSetAttribute GetDevice GetDeviceCount GetDeviceProperties GetLastError GraphDestroy GraphExecDestroy \
-    GraphInstantiate GraphLaunch KernelSetAttributeForDevice LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount \
-    LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload Malloc MallocAsync MallocHost \
-    MallocManaged Memcpy MemcpyAsync Memset MemsetAsync OccupancyMaxActiveBlocksPerMultiprocessor ProfilerStart ProfilerStop \
-    SetDevice StreamAddCallback StreamBeginCapture StreamCreate StreamDestroy StreamEndCapture StreamSynchronize StreamWaitEvent
-sim_cute := $(foreach name,$(SIM_CUTE),-Wl,--defsym,_cuda$(name)=cuda$(name)) -Wl,--defsym,_cudaLaunchKernelEx=cudaLaunchKernelExC
-$(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) sim/cudart/libcudart.map
-	$(call simlib,sim/cudart/libcudart.map,$(sim_cute))
-	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
-# The runtime of CUDA 12: the same objects, in which the calls that CUDA 13 changed get other names.
-$(B)/obj/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) sim/cudart12/forms.names
-	$(call say,LINK,$@)
-	$(Q)$(LD) -r -o $@.new $(filter %.o,$^)
-	$(Q)$(CROSS)objcopy --redefine-syms=sim/cudart12/forms.names $@.new $@
-	$(Q)rm $@.new
-$(SIMD)/libcudart.so.12: $(B)/obj/sim/cudart12.o $(SIM_CUDART12_OBJ) sim/cudart12/libcudart.map
-	$(call simlib,sim/cudart12/libcudart.map,$(sim_cute))
-# In front of programs (LD_PRELOAD): empty, and it needs those above.  A library whose name is loaded is not searched for again,
-# so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
-$(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/libnvidia-ml.so.1
-	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
-	$(Q)mv -f $@.new $@
-# The version of every symbol is the library's name, as in NVIDIA's; two of them have none.
-standin_objects = $(patsubst %,$(B)/obj/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1))) $(B)/obj/sim/report.o
-define standin
-$(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(subst .so., ,$(1)))))
-	$$(call say,LINK,$$@)
-	@mkdir -p $$(@D)
-	$(Q)echo '$(if $(filter libcusparseLt% libcufile%,$(1)),,$(1) ){ global: cu*; local: *; };' > $(B)/obj/sim/standin/$(1).map
-	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,-e,standin_real -Wl,--version-script=$(B)/obj/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
-	$(Q)mv -f $$@.new $$@
-endef
-$(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))
-$(STANDIN_PARTS:%=$(SIMD)/standin/%): $(SIMD)/standin/libcudnn.so.8 $(SIMD)/standin/libcudnn.so.9
-	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new -l:libcudnn$(suffix $(basename $(@F)))$(suffix $(@F))
-	$(Q)mv -f $@.new $@
-# The loader's audit library, without libc: nothing may call memset and the like for it.
-$(B)/obj/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
-$(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/sim/standin/audit.o
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-z,defs -o $@.new $<
-	$(Q)mv -f $@.new $@
-# The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
-$(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
-	$(call say,AR,$@)
-	@mkdir -p $(@D)
-	$(Q)rm -f $@; $(AR) rcs $@ $^
-
-$(SIMD)/python/sitecustomize.py: sim/python/sitecustomize.py
-	@mkdir -p $(@D)
-	$(Q)cp $< $@
-$(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) sim/nvml/libnvidia-ml.map
-	$(Q)rm -f $(@D)/standin/$(@F) # an older build's: whatever lies there is installed
-	$(call simlib,sim/nvml/libnvidia-ml.map)
-$(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -o $@.new $^ $(OLD_GLIBC) -lm
-	$(Q)mv -f $@.new $@
-$(SIMD)/standin/libnvshmem_host.so.3: $(SIM_NVSHMEM_OBJ) sim/nvshmem/libnvshmem_host.map
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -Wl,--version-script=$(lastword $^) -o $@.new $(filter %.o,$^) $(OLD_GLIBC)
-	$(Q)mv -f $@.new $@
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).
