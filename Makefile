@@ -47,29 +47,29 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
 ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -g -fno-omit-frame-pointer $(MODE_$(MODE)) $(WARN) $(CFLAGS)
 ALL_LDFLAGS := $(filter -fsanitize% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # What is loaded into somebody's process: hidden symbols, nothing undefined, all relocations done at load.
-TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Isrc -include src/base/glibc.h
-TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools
-TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Isrc -Itools -Itests
+TARGET_CFLAGS := $(ALL_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -Iinclude -Icore -Isrc -include core/base/glibc.h
+TOOL_CFLAGS := $(ALL_CFLAGS) -Iinclude -Icore -Itools
+TEST_CFLAGS := $(ALL_CFLAGS) -Iinclude -Icore -Isrc -Itools -Itests
 
 # Changed flags rebuild: the stamp's contents are the flags.
 STAMP := $(B)/flags
 FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
-# Before glibc 2.34 what is loaded into programs finds these functions in libraries of their own (src/base/glibc.h).  Newer ones
+# Before glibc 2.34 what is loaded into programs finds these functions in libraries of their own (core/base/glibc.h).  Newer ones
 # have them as empty files.
 OLD_GLIBC := -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base stack record account account/framework source allocator allocator/cache session session/oom inject,$(wildcard src/$d/*.c))
+# What libgpuprof.so and the command share, libgpuprof.so alone, its preload form, and the command.
+CORE_SRC   := $(wildcard core/*/*.c)
+TARGET_SRC := $(filter-out src/source/shim/%,$(wildcard src/*/*.c src/*/*/*.c))
 SHIM_SRC   := $(wildcard src/source/shim/*.c)
 TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c tools/*/*/*.c)
+CORE_OBJ   := $(CORE_SRC:%.c=$(B)/obj/%.o)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
-# What the library and the tools share: the text of an OOM report, text made harmless for a terminal, the names of owners,
-# the cache, which `gpuprof fit` replays recordings with, and the recorder.
-SHARED_SRC := src/base/text.c src/base/vma.c src/base/numbers.c src/base/lock.c src/base/kept.c src/base/loader.c src/stack/known.c src/account/gauge.c src/base/counter.c $(wildcard src/allocator/cache/*.c) $(wildcard src/session/oom/*.c) $(wildcard src/record/*.c)
-TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
+TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
 TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
@@ -77,6 +77,7 @@ TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
+CORE := $(B)/libcore.a
 include sim/sim.mk
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
@@ -109,10 +110,12 @@ endef
 # PyTorch's exception passes through these functions (src/allocator/torch.c).
 $(B)/obj/src/allocator/torch.o: TARGET_CFLAGS += -fexceptions
 # Preloaded into programs that are not sanitized.  -O2: a stub is a jump, so its caller is libgpuprof.so's caller.
-$(B)/obj/src/source/shim/%.o: src/source/shim/%.c src/base/glibc.h $(STAMP)
+$(B)/obj/src/source/shim/%.o: src/source/shim/%.c core/base/glibc.h $(STAMP)
 	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM -O2)
-$(B)/obj/src/%.o: src/%.c src/base/glibc.h $(STAMP)
+$(B)/obj/src/%.o: src/%.c core/base/glibc.h $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
+$(B)/obj/core/%.o: core/%.c core/base/glibc.h $(STAMP)
+	$(call compile,$(filter-out -Isrc,$(TARGET_CFLAGS)))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 	$(call compile,$(TOOL_CFLAGS))
 $(PROFILE_PB).c: tools/convert/export/profile.proto
@@ -136,10 +139,10 @@ ZSTD_ALONE := $(if $(filter cov,$(MODE)),,-Wl,--defsym=malloc=gp_file_no_memory 
 
 # ---- products --------------------------------------------------------------------------------------------------------
 # Libraries are linked aside and moved into place: a program that runs keeps the one that it mapped.
-$(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
+$(LIB): $(TARGET_OBJ) $(CORE) src/inject/libgpuprof.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) $(ZSTD_ALONE) -l:libzstd.a $(OLD_GLIBC)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libgpuprof.so -Wl,--version-script=src/inject/libgpuprof.map $(if $(findstring -fsanitize,$(ALL_LDFLAGS)),,-Wl$(comma)-z$(comma)defs) -Wl,-Bsymbolic-functions -Wl,-z,now -Wl,-z,nodelete -o $@.new $(TARGET_OBJ) -Wl,--whole-archive $(CORE) -Wl,--no-whole-archive $(ZSTD_ALONE) -l:libzstd.a $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
 # In front of programs (LD_PRELOAD): what it jumps to is the very copy of libgpuprof.so that lies beside it.
@@ -149,6 +152,9 @@ $(SHIM): $(SHIM_OBJ) src/source/shim/libgpuprof-shim.map $(LIB)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/source/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -Wl,-z,initfirst -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
+$(CORE): $(CORE_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@; $(AR) rcs $@ $^
 # Archives for tests: the same objects, so that a test can reach hidden functions.
 $(B)/libtarget.a: $(TARGET_OBJ)
 	$(call say,AR,$@)
@@ -157,10 +163,10 @@ $(B)/libtools.a: $(filter-out $(B)/obj/tools/main.o,$(TOOL_OBJ))
 	$(call say,AR,$@)
 	$(Q)rm -f $@; $(AR) rcs $@ $^
 
-$(BIN): $(TOOL_OBJ)
+$(BIN): $(TOOL_OBJ) $(CORE)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib/gpuprof/bundled' -o $@ $(TOOL_OBJ) $(TOOL_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib/gpuprof/bundled' -o $@ $(TOOL_OBJ) $(CORE) $(TOOL_LIBS)
 
 # The command writes its manual page and the completion scripts from the tables of its options.
 $(MAN): $(BIN)
@@ -256,11 +262,11 @@ chart: ## pack the Helm chart of the agent in build/chart
 compile_commands.json: ## what clangd and other readers of C ask for
 	$(Q)$(MAKE) -nB V=1 all unit integration torture programs | deploy/compile-commands >$@
 
-size: ## how large the tree is, beside its goals
+size: ## how large the tree is
 	$(Q)tests/lint/size
 
 format: ## clang-format every C file
-	$(Q)find src sim tools include examples tests -name '*.[ch]' | xargs clang-format -i
+	$(Q)find core src sim tools include examples tests -name '*.[ch]' | xargs clang-format -i
 
 VERSION = $(shell awk '/define GPUPROF_VERSION_/ {v = v "." $$3} END {print substr(v, 2)}' include/gpuprof/gpuprof.h)
 install: all ## install under PREFIX

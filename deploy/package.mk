@@ -17,11 +17,11 @@ WHEEL_OBJ := $(foreach f,oldglibc notls elftrees,$(B)/obj/deploy/wheel/$f.o)
 $(B)/obj/deploy/%.o: deploy/%.c $(STAMP)
 	$(call compile,$(ALL_CFLAGS) -fPIE)
 
-$(WHEEL_BIN): $(TOOL_OBJ) $(WHEEL_OBJ)
+$(WHEEL_BIN): $(TOOL_OBJ) $(CORE) $(WHEEL_OBJ)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)archive=$$($(CC) -print-file-name=libmicrohttpd.a) && [ -f "$$archive" ] || { echo "make wheel: no libmicrohttpd.a: run deploy/needs.sh build" >&2; exit 1; }; \
-	$(CC) -pie $(ALL_LDFLAGS) -static-libgcc -o $@.new $(TOOL_OBJ) $(WHEEL_OBJ) \
+	$(CC) -pie $(ALL_LDFLAGS) -static-libgcc -o $@.new $(TOOL_OBJ) $(CORE) $(WHEEL_OBJ) \
 	  $$(sed -n 's/^OLD\(_STAT\|_NAMED\)\?(\([a-z0-9_]*\),.*/-Wl,--wrap=\2/p; s/^int __wrap_\([a-z0-9_]*\)(.*;$$/-Wl,--wrap=\1/p' deploy/wheel/oldglibc.c) -Wl,--wrap=__libc_start_main \
 	  $$(nm -u "$$archive" 2>/dev/null | sed -n 's/.* \(gnutls_[a-z0-9_]*\)$$/-Wl,--defsym=\1=gp_wheel_no_tls/p' | sort -u) $(WHEEL_LIBS) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
@@ -33,10 +33,10 @@ wheel-file: $(WHEEL_BIN) $(LIB) $(SHIM) $(SIM)
 
 # ---- Debian packages -------------------------------------------------------------------------------------------------
 # Their command looks for libraries only where the system has them.
-$(B)/deb/gpuprof: $(TOOL_OBJ)
+$(B)/deb/gpuprof: $(TOOL_OBJ) $(CORE)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-z,relro,-z,now -o $@.new $(TOOL_OBJ) $(TOOL_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-z,relro,-z,now -o $@.new $(TOOL_OBJ) $(CORE) $(TOOL_LIBS)
 	$(Q)mv -f $@.new $@
 
 deb: needs-package ## Debian packages for this release of Debian, in build/deb

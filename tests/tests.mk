@@ -34,14 +34,14 @@ define testprogram
 endef
 # These run the command itself.
 $(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_leaks $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
-$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
+$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a $(CORE)
 	$(testprogram)
-$(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
+$(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE)
 	$(testprogram)
-$(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
+$(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a $(CORE)
 	$(testprogram)
 # The same with hardly any repetitions, for `make check` (tests/bench/tiny.sh).
-$(B)/tests/tiny/%: $(B)/obj/tests/tiny/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
+$(B)/tests/tiny/%: $(B)/obj/tests/tiny/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a $(CORE)
 	$(testprogram)
 $(B)/obj/tests/tiny/%.o: tests/bench/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS) -DBENCH_TINY)
@@ -50,42 +50,42 @@ $(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
 	$(Q)cp $< $@
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
-TORTURE_SRC := $(foreach f,counter map ring span kept loader,src/base/$f.c)
+TORTURE_SRC := $(foreach f,counter map ring span kept loader,core/base/$f.c)
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
-TORTURE_CACHE_SRC := $(wildcard src/allocator/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c tests/lib/cachecheck.c
+TORTURE_CACHE_SRC := $(wildcard core/cache/*.c) core/base/lock.c core/base/gauge.c tests/lib/fakedev.c tests/lib/cachecheck.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
-TORTURE_SITE_SRC := src/stack/site.c src/stack/names.c src/base/lock.c
+TORTURE_SITE_SRC := src/stack/site.c src/stack/names.c core/base/lock.c
 $(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/stack/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
 $(B)/tests/torture/switch: TORTURE_MORE = $(TORTURE_SITE_SRC) src/stack/live.c
 # Its mutant has its own site.c.
-$(B)/tests/torture/switch_mutant: TORTURE_MORE = src/stack/names.c src/stack/live.c src/base/lock.c
-$(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/stack/*.[ch]) src/base/lock.c
+$(B)/tests/torture/switch_mutant: TORTURE_MORE = src/stack/names.c src/stack/live.c core/base/lock.c
+$(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/stack/*.[ch]) core/base/lock.c
 # That of the batches compiles batch.c in, with another probe.
-TORTURE_BATCH_SRC := src/record/ringread.c src/base/text.c src/base/lock.c
+TORTURE_BATCH_SRC := core/record/ringread.c core/base/text.c core/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 # Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
-TORTURE_FRAMEWORK_SRC := src/stack/object.c src/stack/known.c src/account/framework/slot.c src/base/image.c src/base/lock.c
+TORTURE_FRAMEWORK_SRC := src/stack/object.c core/base/known.c src/account/framework/slot.c core/base/image.c core/base/lock.c
 TORTURE_FRAMEWORK_LIBS := $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so $(B)/tests/framework/unsigned-lazy-fake/libc10_cuda.so \
     $(B)/tests/preload/pass.so
 $(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/stack/owner.c -ldl
 $(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ldl
-$(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/account/framework/*.[ch] src/stack/*.[ch]) src/base/loader.c \
+$(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/account/framework/*.[ch] src/stack/*.[ch]) core/base/loader.c \
     tests/torture/framework_oracle.h tests/framework/c10.h \
     | $(TORTURE_FRAMEWORK_LIBS)
 # Those of attach have threads that enter and leave; the mutant has its own thread.c.
-$(B)/tests/torture/attach: TORTURE_MORE = src/base/thread.c
-$(B)/tests/torture/attach $(B)/tests/torture/attach_mutant: src/base/thread.c tests/torture/attach_oracle.h
+$(B)/tests/torture/attach: TORTURE_MORE = core/base/thread.c
+$(B)/tests/torture/attach $(B)/tests/torture/attach_mutant: core/base/thread.c tests/torture/attach_oracle.h
 # Those of the readers of events compile in what writes a framework's events.
-TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/base/text.c
+TORTURE_READER_SRC := core/base/gauge.c core/record/ringread.c core/base/text.c
 TORTURE_READER := $(patsubst %,$(B)/tests/torture/%,reader reader_mutant listen listen_mutant)
 $(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC) $(TORTURE_LISTEN_SRC)
 # Of a cache's blocks, in a cache.
-$(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard src/allocator/cache/*.c) src/base/lock.c
-$(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard src/allocator/cache/*.c)
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard core/cache/*.c) core/base/lock.c
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard core/cache/*.c)
 $(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/cached.c src/account/account.h
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
@@ -97,7 +97,7 @@ CUB_HEADER := $(wildcard $(CUDA_HOME)/include/cccl/cub/util_allocator.cuh)
 CUB_PEER := $(if $(and $(CUB_HEADER),$(shell command -v $(CXX))),$(B)/tests/bench/cub.so)
 # Our cache with counters that count nothing.
 CACHE_BARE := $(B)/tests/bench/cache_bare.so
-$(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard src/allocator/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) src/base/counter.h src/base/lock.c $(STAMP)
+$(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard core/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) core/base/counter.h core/base/lock.c $(STAMP)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -include tests/bench/peer/no_gauges.h -fPIC -shared -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -126,20 +126,20 @@ tiny: $(TINY) $(patsubst $(B)/tests/bench/%,$(B)/tests/tiny/%,$(CUB_PEER) $(CACH
 # Fuzz targets: linked with a main that replays files, so that any compiler runs the corpus; `make fuzzers` links libFuzzer instead.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,$(B)/fuzzers/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(STAMP)
+$(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE) $(STAMP)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
-$(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/read/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson values stattable,tools/show/text/$f.c) $(B)/libtools.a
+$(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson values stattable,tools/show/text/$f.c) $(B)/libtools.a $(CORE)
 $(B)/fuzzers/cfi: src/stack/cfi.c
-$(B)/fuzzers/cache: $(wildcard src/allocator/cache/*.c) $(foreach f,counter map ring span lock kept loader,src/base/$f.c) src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
-$(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
-$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c $(B)/libtools.a
+$(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
+$(B)/fuzzers/recording: $(CORE_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
+$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c $(B)/libtools.a $(CORE)
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
-$(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a
-$(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a
-$(B)/fuzzers/trace: tools/convert/replay/trace.c tools/read/common/hash.c $(SHARED_SRC) $(wildcard tools/read/recording/*.c)
+$(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a $(CORE)
+$(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a $(CORE)
+$(B)/fuzzers/trace: tools/convert/replay/trace.c tools/read/common/hash.c $(CORE_SRC) $(wildcard tools/read/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)
@@ -208,7 +208,7 @@ $(B)/tests/integration/test_asking: | $(B)/tests/preload/waits.so $(B)/tests/pro
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
 # Makes the pages that tests/web opens in a browser.
 MKREPORT := $(B)/tests/web/mkreport
-$(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a
+$(MKREPORT): $(B)/obj/tests/web/mkreport.o $(B)/libtools.a $(B)/libtarget.a $(CORE)
 	$(testprogram)
 
 # The probe is fired from a function that calls nothing: where the kernel makes a call of the probe's nop, the red zone is overwritten.
@@ -240,7 +240,7 @@ $(B)/tests/bench/bench_agent $(B)/tests/tiny/bench_agent $(B)/tests/tiny/bench_s
 $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch $(B)/tests/tiny/bench_batch: | $(COUNT_BPF)
 # Serves metrics of a made-up machine to a real Prometheus.
 SERVE := $(B)/tests/metrics/serve
-$(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
+$(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE)
 	$(testprogram)
 testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(SERVE) ## build what tests preload and serve
 # Write the rows of the tables themselves, and know how arguments are encoded.

@@ -4,7 +4,7 @@
  * command contains it (deploy/package.mk).
  *
  * The command and the static libraries in it were compiled for the C library of the build machine.
- * src/base/glibc.h cannot reach the libraries, so the linker sends each function that is defined here as
+ * core/base/glibc.h cannot reach the libraries, so the linker sends each function that is defined here as
  * __wrap_NAME to it (--wrap=NAME, which the makefile derives from this file).
  *
  *  - A function that glibc moved or changed in name only (2.29 to 2.34) is bound to its first version.

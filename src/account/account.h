@@ -6,8 +6,8 @@
 #define GP_ACCOUNT_ACCOUNT_H
 
 #include "account/feed.h"
-#include "account/gauge.h"
 #include "base/counter.h"
+#include "base/gauge.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/ring.h"

@@ -357,7 +357,7 @@ void gp_feed_module_unloaded(uint32_t module);
 
 /* ---- our own cache ---------------------------------------------------------------------------------------------- */
 
-/* Memory that src/allocator/cache holds and hands out does not pass through the functions above. The cache
+/* Memory that core/cache holds and hands out does not pass through the functions above. The cache
  * moves the device's gauges itself, in the same step as its blocks, so that peaks over both are
  * exact. */
 struct gp_counter;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * allocator.c: checks the settings, starts and stops the allocator; see allocator.h. */
 #include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/log.h"
+#include "cache/policy.h"
 #include "source/hooks.h"
 #include <stdio.h>
 

@@ -2,9 +2,9 @@
  * failed.c: reports a failed request to the accounts (internal.h). */
 #include "account/feed.h"
 #include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "cache/policy.h"
 
 static const char *failed_conf;
 

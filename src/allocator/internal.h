@@ -6,9 +6,9 @@
 #ifndef GP_ALLOCATOR_INTERNAL_H
 #define GP_ALLOCATOR_INTERNAL_H
 
-#include "allocator/cache/cache.h"
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "cache/cache.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -12,10 +12,10 @@
  * serve requests as small as they can have been.
  */
 #include "account/feed.h"
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

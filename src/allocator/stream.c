@@ -3,12 +3,12 @@
  * stream.c: the program's streams, the captures that are under way, and the fences that must not
  * disturb them; see internal.h.
  */
-#include "allocator/cache/cache.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 
 /* ==== streams and captures ======================================================================================== */
 

@@ -8,12 +8,12 @@
 #endif
 #include "account/tap.h"
 #include "allocator/allocator.h"
-#include "allocator/cache/cache.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/highfd.h"
 #include "base/kept.h"
 #include "base/lock.h"
+#include "cache/cache.h"
 #include "session/internal.h"
 #include "session/session.h"
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "session/oom/oom.h"
+#include "oom/oom.h"
 #include "source/abi.h"
 #include "source/internal.h"
 #include "source/source.h"

@@ -3,6 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
+#include "base/known.h"
 #include "base/loader.h"
 #include "stack/internal.h"
 #include "stack/stack.h"

@@ -9,6 +9,7 @@
  * it owns memory for the first time, and is never taken back.
  */
 #include "base/compiler.h"
+#include "base/known.h"
 #include "base/loader.h"
 #include "base/lock.h"
 #include "stack/internal.h"

@@ -111,18 +111,6 @@ void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count));
  * `prefix`, a constant string. NULL ends this. */
 void gp_owner_segments_of(const char *prefix);
 
-/* ==== owners by the names of files ================================================================================ */
-/* Which library a loaded object belongs to, by the name of its file alone. The library (object.c)
- * and the command (analyze/bill.c) share it, so both know the same owners. */
-
-/* path: of the object; "" for the program itself. Returns constant text; NULL: the object passes
- * requests on; "": known by its own name (gp_known_name). */
-const char *gp_known_owner(const char *path);
-/* The name of the file without its folders. */
-const char *gp_known_base(const char *path);
-/* The owner that an object without another name is: its file name up to ".so". */
-void gp_known_name(const char *base, char *name, size_t bytes);
-
 /* ==== native stacks =============================================================================================== */
 /* Call gp_native_start once, before the first gp_stack_native (internal.h). */
 

@@ -20,8 +20,8 @@
  * (bench_cache_public.sh).  Arguments: pairs per repetition and thread, repetitions, contenders by
  * name (default: all).
  */
-#include "account/gauge.h"
 #include "base/compiler.h"
+#include "base/gauge.h"
 #include "bench/cache_own.h"
 #include "bench/count.h"
 

@@ -5,7 +5,7 @@
  * written there, for `gpuprof fit FILE`. */
 #include <analyze/fit.h>
 
-#include <allocator/cache/policy.h>
+#include <cache/policy.h>
 #include <lib/recmake.h>
 #include <lib/recsave.h>
 #include <stdio.h>

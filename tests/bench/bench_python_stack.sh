@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O2 -DNDEBUG -fno-omit-frame-pointer -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -Isrc -Iinclude \
-    tests/python/stack_probe.c src/stack/python*.c src/stack/ownstack.c src/base/text.c src/base/thread.c src/base/loader.c src/base/opener.c src/base/highfd.c src/base/sandbox.c \
-    src/base/worker.c -o "$work/probe.so" -ldl -lpthread || exit 1
+${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O2 -DNDEBUG -fno-omit-frame-pointer -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -Icore -Isrc -Iinclude \
+    tests/python/stack_probe.c src/stack/python*.c src/stack/ownstack.c core/base/text.c core/base/thread.c core/base/loader.c core/base/opener.c core/base/highfd.c core/base/sandbox.c \
+    core/base/worker.c -o "$work/probe.so" -ldl -lpthread || exit 1
 "${PYTHON:-python3}" tests/python/stack_bench.py "$work/probe.so"

@@ -3,7 +3,7 @@
 #ifndef GP_TEST_BENCH_CACHE_BUMP_H
 #define GP_TEST_BENCH_CACHE_BUMP_H
 
-#include "allocator/cache/cache.h"
+#include "cache/cache.h"
 
 static uint64_t bump_next = 1ull << 40, bump_calls;
 #define BUMP_PAGE (2ull << 20)

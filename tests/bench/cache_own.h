@@ -4,10 +4,10 @@
 #ifndef GP_TEST_BENCH_CACHE_OWN_H
 #define GP_TEST_BENCH_CACHE_OWN_H
 
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
 #include "bench/cache_bump.h"
 #include "bench/cache_load.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
 
 /* ---- contenders ------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * fuzz_cache.c: turns the input into a policy, a device and operations on the caching allocator, and checks it after
  * each operation against the model of lib/cachemodel.h.  Aborts at the first difference and prints it.
  *
- *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests ... : libFuzzer
+ *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Icore -Isrc -Itests ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files and folders named as arguments, then inputs of its own making.
  * Prints "N inputs".
  *

@@ -3,7 +3,7 @@
  * fuzz_session.c: feeds damaged sessions to everything that reads one: layout checks, rows, ring, and the writers that
  * print the result.  Nothing may crash, hang, or read out of bounds.
  *
- *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itools -Itests ... : libFuzzer
+ *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Icore -Isrc -Itools -Itests ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files and folders named as arguments, then flips every byte of the
  *   header and of one row of each table itself.  Prints "N inputs".
  *

@@ -3,7 +3,7 @@
  * fuzz_trace.c: feeds bytes to the readers of traces.  Nothing may crash, hang, leak or read out of bounds; a trace
  * that is accepted keeps every promise of trace.h, and its text form reads back as the same text.
  *
- *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itools -Itests ... : libFuzzer
+ *   clang -fsanitize=fuzzer,address,undefined -Iinclude -Icore -Isrc -Itools -Itests ... : libFuzzer
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
  * ways and cut at every length.  Prints "N inputs".
  */

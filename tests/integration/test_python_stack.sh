@@ -30,8 +30,8 @@ check() { # WHAT COMMAND...: must end with 0, and the totals that it prints are 
 build() { # OUTPUT FLAGS...: the library's sources for Python stacks, and one more source
     local output=$1
     shift
-    ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -fPIC -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Isrc -Iinclude \
-        "$@" src/stack/python*.c src/stack/ownstack.c src/base/text.c src/base/thread.c src/base/loader.c src/base/opener.c src/base/highfd.c src/base/sandbox.c src/base/worker.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
+    ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -fPIC -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Icore -Isrc -Iinclude \
+        "$@" src/stack/python*.c src/stack/ownstack.c core/base/text.c core/base/thread.c core/base/loader.c core/base/opener.c core/base/highfd.c core/base/sandbox.c core/base/worker.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
 }
 
 version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=none

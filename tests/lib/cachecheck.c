@@ -3,7 +3,7 @@
  * cachecheck.c: adds up a cache's blocks, pages and indexes, and compares the sums with what the cache keeps.
  */
 #include "lib/cachecheck.h"
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #ifndef GP_TEST_LIB_CACHECHECK_H
 #define GP_TEST_LIB_CACHECHECK_H
 
-#include "allocator/cache/cache.h"
+#include "cache/cache.h"
 
 /* While no other call is running.  Returns 0, or -1 with the first broken invariant in why. */
 int cache_check(struct gp_cache *cache, char *why, size_t why_bytes);

@@ -10,8 +10,8 @@
 #ifndef GP_TEST_LIB_CACHEMODEL_H
 #define GP_TEST_LIB_CACHEMODEL_H
 
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
 #include "lib/fakeuse.h"
 
 #define CACHEMODEL_STREAMS 4

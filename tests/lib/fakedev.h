@@ -13,7 +13,7 @@
 #ifndef GP_TEST_LIB_FAKEDEV_H
 #define GP_TEST_LIB_FAKEDEV_H
 
-#include "allocator/cache/cache.h"
+#include "cache/cache.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>

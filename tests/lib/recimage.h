@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * recimage.h: a session in this process's memory, and a folder like /proc/PID, for tests of the recorder
- * (src/record/recorder.c). Each copy of the session can be made to fail. One at a time.
+ * (core/record/recorder.c). Each copy of the session can be made to fail. One at a time.
  */
 #ifndef GP_TEST_LIB_RECIMAGE_H
 #define GP_TEST_LIB_RECIMAGE_H

@@ -7,7 +7,7 @@
  *         ...
  *
  * The linker leads every call from another file to it (--wrap, tests.mk), wherever the function is defined.  A call from
- * the function's own file stays one, and so does one of a libc function that src/base/glibc.h gives an old version.
+ * the function's own file stays one, and so does one of a libc function that core/base/glibc.h gives an old version.
  * __real_NAME is the function itself.
  */
 #ifndef GP_TEST_LIB_STANDIN_H

@@ -6,7 +6,7 @@
 #ifndef GP_TEST_LIB_TESTCACHE_H
 #define GP_TEST_LIB_TESTCACHE_H
 
-#include "allocator/cache/policy.h"
+#include "cache/policy.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedev.h"
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter.pml: a spin model of src/base/counter.c, one gauge.  UPDATERS threads allocate and free through SHARDS shards.
+ * counter.pml: a spin model of core/base/counter.c, one gauge.  UPDATERS threads allocate and free through SHARDS shards.
  * One observer takes snapshots, resets the peak, and begins, reads and ends a watch.  The ghosts truth/top/watch_top
  * change in the same step as the write that makes an update final; every value that the set reports is compared with them.
  * The model leaves out the totals, how long the set stays closed (here: any time) and how credit is dealt (here: all to

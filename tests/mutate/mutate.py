@@ -31,8 +31,8 @@ from runner import Tree, adopt, reap  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-FOLDERS = [f"src/{name}" for name in ("base stack record account account/framework source source/shim allocator allocator/cache "
-                                      "session session/oom inject").split()] + [
+FOLDERS = [f"core/{name}" for name in ("base", "cache", "oom", "record")] + [
+    f"src/{name}" for name in "stack account account/framework source source/shim allocator session inject".split()] + [
     "bpf", "tools/read/collect", "tools/analyze", "tools/read/recording"]
 # The kernel's side has no coverage: all of these load it.
 BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch system agent agent_life query who agent_files "
@@ -43,8 +43,8 @@ KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files 
 # The preload is built without coverage.
 SHIM_TESTS = [f"integration/test_{name}" for name in "shim loader hooks stage batch musl.sh".split()] + ["python/run.sh"]
 # What torture compiles itself.
-TORTURE = {**{f"src/base/{name}.c": ("map", "ring", "counter") for name in ("map", "ring", "counter", "span")},
-           "src/allocator/cache": ("cache",), "src/session/batch.c": ("batch",),
+TORTURE = {**{f"core/base/{name}.c": ("map", "ring", "counter") for name in ("map", "ring", "counter", "span")},
+           "core/cache": ("cache",), "src/session/batch.c": ("batch",),
            "src/stack/live.c": ("site",), "src/stack/names.c": ("site",), "src/stack/site.c": ("site",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
 LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}

@@ -55,7 +55,7 @@ headers() { # VERSION
         echo "skipped CUDA $1: $said"
         return
     }
-    cc -std=gnu11 -fsyntax-only -w -fmax-errors=0 -ftrack-macro-expansion=0 -fno-diagnostics-show-caret -Isrc \
+    cc -std=gnu11 -fsyntax-only -w -fmax-errors=0 -ftrack-macro-expansion=0 -fno-diagnostics-show-caret -Icore -Isrc \
         "${includes[@]/#/-isystem}" "$work/facts.c" 2>"$work/said"
     # An unknown name has several errors.  A known parameter list without that parameter is a difference.
     awk -F: '$1 == "facts" && /error:/ { if (/static assertion failed|no member named/) kind[$2] = "differs"

@@ -177,7 +177,7 @@ counted() { # TITLE FILE: adds the numbers of its last line
     passed=$((passed + $3)) failed=$((failed + $4))
     [ "$4" = 0 ] || { echo "FAILED $1"; grep -v '^lacks ' "$2"; }
 }
-program hooks -Isrc -Iinclude
+program hooks -Icore -Isrc -Iinclude
 for driver in "${drivers[@]}"; do
     bare "$driver" env "$preload" GPUPROF_SOURCE=hooks "$work/hooks" >"$work/hooks.$(name "$driver")" 2>&1
     counted "hooks of $(name "$driver")" "$work/hooks.$(name "$driver")"
@@ -194,7 +194,7 @@ fi
 
 # ---- our unwinder in NVIDIA's code -----------------------------------------------------------------------------------
 
-program rules -Isrc -Iinclude src/stack/cfi.c -ldw -lelf
+program rules -Icore -Isrc -Iinclude src/stack/cfi.c -ldw -lelf
 files=()
 for folder in "${drivers[@]}" "${cuptis[@]}"; do
     files+=($(find "$folder" \( -name 'libcuda.so.1' -o -name 'libcupti.so.1*' -o -name 'libcudart.so.1*' \)))
@@ -202,7 +202,7 @@ done
 "$work/rules" "${files[@]}" >"$work/rules.out" 2>&1
 grep 'functions' "$work/rules.out"
 counted "unwind rules" "$work/rules.out"
-program walk -g -Isrc -Iinclude -rdynamic "$build/libtarget.a" -ldl -lpthread -lm
+program walk -g -Icore -Isrc -Iinclude -rdynamic "$build/libtarget.a" "$build/libcore.a" -ldl -lpthread -lm
 program walkhere -shared -fPIC
 mv "$work/walkhere" "$work/walkhere.so"
 for driver in "${drivers[@]}"; do

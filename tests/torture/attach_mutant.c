@@ -4,7 +4,7 @@
  * again whether the library is on. Passes only if the oracle catches it.
  */
 #define GP_THREAD_MUTANT_LOOK
-#include "../../src/base/thread.c"
+#include "../../core/base/thread.c"
 
 #include "torture/attach_oracle.h"
 

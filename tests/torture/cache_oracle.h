@@ -13,10 +13,10 @@
 #ifndef GP_TEST_TORTURE_CACHE_ORACLE_H
 #define GP_TEST_TORTURE_CACHE_ORACLE_H
 
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedev.h"
 #include "lib/random.h"

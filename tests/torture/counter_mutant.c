@@ -6,7 +6,7 @@
  */
 #define GP_COUNTER_MUTANT_OPEN_FREE
 
-/* The real counters are linked too: every torture program links src/base. */
+/* The real counters are linked too: every torture program links core/base. */
 #define gp_counter_new          gp_mutant_new
 #define gp_counter_free         gp_mutant_free
 #define gp_counter_apply        gp_mutant_apply
@@ -33,7 +33,7 @@
 #define gp_counter_retract      gp_mutant_retract
 #define gp_gate_recharge        gp_mutant_recharge
 
-#include "../../src/base/counter.c"
+#include "../../core/base/counter.c"
 
 #include "torture/counter_oracle.h"
 

@@ -107,7 +107,7 @@ static struct entry *worker_entry(struct worker *self, unsigned *made, enum kind
     return entry;
 }
 
-/* Through the gate, as src/allocator/cache does: gauges 1 and 2 are one bundle.  Or through one of the pairs, which have the same
+/* Through the gate, as core/cache does: gauges 1 and 2 are one bundle.  Or through one of the pairs, which have the same
  * gauges, as a framework's blocks do.  false: closed, or out of credit. */
 static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned units)
 {

@@ -5,11 +5,11 @@
  */
 #define GP_RING_MUTANT_LATE
 
-/* The real ring is linked too: every torture program links src/base. */
+/* The real ring is linked too: every torture program links core/base. */
 #define gp_ring_init    gp_mutant_init
 #define gp_ring_write   gp_mutant_write
 #define gp_ring_written gp_mutant_written
-#include "../../src/base/ring.c"
+#include "../../core/base/ring.c"
 
 #include "torture/inorder_oracle.h"
 

@@ -5,7 +5,7 @@
  */
 #include "torture/reader_mutant.h"
 
-#include "allocator/cache/cache.h"
+#include "cache/cache.h"
 
 #define gp_cache_alloc(...)   (mutant_heard = mutant_look(), gp_cache_alloc(__VA_ARGS__))
 #define gp_cache_release(...) (mutant_heard = mutant_look(), gp_cache_release(__VA_ARGS__))

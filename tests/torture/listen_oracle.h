@@ -13,8 +13,8 @@
 
 #include "../../src/account/cached.c"
 
-#include "allocator/cache/policy.h"
 #include "bench/cache_bump.h"
+#include "cache/policy.h"
 
 enum { HELD = 40, GRANULES = 1 << 18 };
 

@@ -47,7 +47,7 @@ uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
 uint64_t control_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 uint64_t control_map_count(struct gp_map *map);
 uint64_t control_map_walked(struct gp_map *map);
-#include "../../src/base/map.c"
+#include "../../core/base/map.c"
 #undef gp_map_new
 #undef gp_map_free
 #undef gp_map_prefetch

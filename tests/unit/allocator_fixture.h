@@ -7,10 +7,10 @@
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
 #include "account/account.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/thread.h"
+#include "cache/policy.h"
 #include "lib/accounts.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"

@@ -7,7 +7,7 @@
 #ifndef GP_TEST_UNIT_SCENARIO_H
 #define GP_TEST_UNIT_SCENARIO_H
 
-#include "allocator/cache/policy.h"
+#include "cache/policy.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedev.h"
 #include <criterion/criterion.h>

@@ -8,9 +8,9 @@
 
 #include "account/tap.h"
 #include "allocator/allocator.h"
-#include "allocator/cache/cache.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "cache/cache.h"
 #include "lib/standin.h"
 #include "lib/testclock.h"
 #include "session/session.h"

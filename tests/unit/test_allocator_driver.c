@@ -6,9 +6,9 @@
  * of what the driver holds.  At the end nothing is left.
  */
 #include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "cache/policy.h"
 #include "lib/fakedriver.h"
 #include "lib/full.h"
 #include "source/hooks.h"

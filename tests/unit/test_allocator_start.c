@@ -4,11 +4,11 @@
  * of gpuprof.h and of PyTorch's pluggable allocator, at their limits.
  */
 #include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator/torch.h"
 #include "allocator_fixture.h"
+#include "cache/policy.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
  * test_analyze_nomem.c: memory is out at each allocation of each analysis in turn.  The analysis says so, gives back all
  * that it took, and harms nothing that it was given.
  */
-#include <allocator/cache/policy.h>
 #include <analyze/analyze.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/report.h>
+#include <cache/policy.h>
 #include <errno.h>
 #include <lib/analyses.h>
 

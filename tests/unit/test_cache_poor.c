@@ -4,7 +4,7 @@
  * in turn; a request fails or is served, what lives stays as it is, the cache is sound, and at its end no byte is mapped
  * that was not mapped before.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include "lib/lockfree.h"
 #include "lib/mappings.h"
 #include "lib/testcache.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cache_thread.c: the thread caches (src/allocator/cache/threadcache.c): which requests get their
+ * test_cache_thread.c: the thread caches (core/cache/threadcache.c): which requests get their
  * blocks, that every statistic is exact while they hold blocks, and that calls about the whole
  * cache include these blocks. Races: tests/torture/cache.c.
  */

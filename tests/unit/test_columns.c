@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_columns.c: a block of events (src/record/columns.c) takes as many events, tags, threads and streams as the format
+ * test_columns.c: a block of events (core/record/columns.c) takes as many events, tags, threads and streams as the format
  * allows, and not one more; and any events come back as they were.
  */
 #include "lib/random.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_elfnames.c: the symbols that a file or a loaded object defines (src/base/elfnames.c), compared
+ * test_elfnames.c: the symbols that a file or a loaded object defines (core/base/elfnames.c), compared
  * with the loader's own answers, and files that are cut or garbled.
  */
 #include "base/elfnames.h"

@@ -4,7 +4,7 @@
 #include <analyze/fit.h>
 #include <lib/recsave.h>
 
-#include <allocator/cache/policy.h>
+#include <cache/policy.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * test_fit_driver.c: the driver that a replay gives to a cache: its addresses, its memory, its refusals, and
  * the pages of requests.
  */
-#include <allocator/cache/cache.h>
 #include <analyze/fit.h>
+#include <cache/cache.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_kept.c: the variables and mappings of a life of the library (src/base/kept.c), put back in a forked child whose only
+ * test_kept.c: the variables and mappings of a life of the library (core/base/kept.c), put back in a forked child whose only
  * task that is; and the walk of the loader's list while the process forks (loader.c).
  */
 #include "base/kept.h"

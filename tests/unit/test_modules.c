@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_modules.c: which lines of maps are modules, up to the limits of the tables, which address belongs to which module, and
- * which files are opened for their build IDs (src/record/modules.c) and have one, with files that were replaced, pipes, and
+ * which files are opened for their build IDs (core/record/modules.c) and have one, with files that were replaced, pipes, and
  * system calls that fail.
  */
 #include "lib/mappings.h"

@@ -5,12 +5,12 @@
  */
 #include "lib/accounts.h"
 #include <account/feed.h>
-#include <allocator/cache/policy.h>
 #include <base/thread.h>
+#include <cache/policy.h>
 #include <cmd/cmd.h>
 #include <lib/session.h>
+#include <oom/oom.h>
 #include <read/collect/peer.h>
-#include <session/oom/oom.h>
 #include <show/text/write.h>
 
 #include <criterion/criterion.h>

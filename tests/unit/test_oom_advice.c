@@ -3,7 +3,7 @@
  * test_oom_advice.c: the sums of an out-of-memory report and the advice that follows from them, each condition exactly at
  * its limit and one byte beside it, and the words of each piece of advice. test_oom.c has whole cases.
  */
-#include <session/oom/oom.h>
+#include <oom/oom.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

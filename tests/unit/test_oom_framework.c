@@ -4,7 +4,7 @@
  * denied and which is not known, and what the page says about idle memory. tests/real/torch_oom.py puts the advice to
  * the proof with PyTorch.
  */
-#include <session/oom/oom.h>
+#include <oom/oom.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * sizes, and the lines of a page. test_oom_advice.c has what the advice says.
  */
 #include "lib/random.h"
-#include <session/oom/oom.h>
+#include <oom/oom.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -4,8 +4,9 @@
  * owners, and stacks that go through libraries which are built here. gpuprof itself is in the test's own binary, so
  * that never owns anything.
  */
-#include "account/gauge.h"
 #include "base/compiler.h"
+#include "base/gauge.h"
+#include "base/known.h"
 #include "lib/build.h"
 #include "stack/internal.h"
 #include "stack/stack.h"

@@ -4,6 +4,7 @@
  * addresses an object has, the order, the limits, and what happens while the process forks. test_owner.c has real ones.
  */
 #include "base/compiler.h"
+#include "base/known.h"
 #include "base/loader.h"
 #include "lib/standin.h"
 #include "stack/internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_policy.c: the rules against PyTorch's and Paddle's documented sizes, and that any text of GPUPROF_ALLOC_CONF gives
  * a sound policy or an error. */
-#include "allocator/cache/policy.h"
+#include "cache/policy.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

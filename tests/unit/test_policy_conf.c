@@ -3,8 +3,8 @@
  * test_policy_conf.c: what each text of GPUPROF_ALLOC_CONF does to a policy, and the whole sentence of each error and
  * note.  tests/golden/conf.txt has the answers; GP_GOLDEN_UPDATE=1 writes it; read it before you commit it.
  */
-#include "allocator/cache/policy.h"
 #include "base/compiler.h"
+#include "cache/policy.h"
 #include "lib/golden.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_record_file.c: the writer of recordings (src/record/file.c) on a disk that fills up and under system calls that
+ * test_record_file.c: the writer of recordings (core/record/file.c) on a disk that fills up and under system calls that
  * fail: which space it keeps, what it leaves in the file, and that it can always end.
  */
 #include <criterion/criterion.h>

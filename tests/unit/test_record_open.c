@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_record_open.c: which files gp_file_open (src/record/file.c) opens for a recording, and which it leaves as they are;
+ * test_record_open.c: which files gp_file_open (core/record/file.c) opens for a recording, and which it leaves as they are;
  * with other users' files and system calls that fail.
  */
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_record_parts.c: the small parts of the recorder: names of recordings and ranks (src/record/name.c), the checksum
+ * test_record_parts.c: the small parts of the recorder: names of recordings and ranks (core/record/name.c), the checksum
  * (crc.c), the order of events (order.c), and numbers of varying length (pack.h). Each against a plain model.
  */
 #include <criterion/criterion.h>

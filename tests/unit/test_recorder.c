@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recorder.c: what the recorder (src/record/recorder.c) writes of a session in memory, at which times of a clock
+ * test_recorder.c: what the recorder (core/record/recorder.c) writes of a session in memory, at which times of a clock
  * that the test sets, compared block by block; and that after any copy, write or mapping that fails, the next round
  * writes what is missing.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recorder_ends.c: which events the recorder (src/record/recorder.c) has in the end, and how it counts the others: with
+ * test_recorder_ends.c: which events the recorder (core/record/recorder.c) has in the end, and how it counts the others: with
  * a deadline, a baseline, a ring that was overwritten, and the file of a recorder that was killed. And the modules that it
  * looks for.
  */

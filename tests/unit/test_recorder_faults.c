@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recorder_faults.c: the recorder (src/record/recorder.c) when a copy, a write or a mapping fails, when the session
+ * test_recorder_faults.c: the recorder (core/record/recorder.c) when a copy, a write or a mapping fails, when the session
  * has wrong or changing contents, when the deadline passes, and when it ends the recording of another recorder.
  */
 #include "recorder_fixture.h"

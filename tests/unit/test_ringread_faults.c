@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_ringread_faults.c: the reader of the event ring (src/record/ringread.c) when any copy or mapping fails, when a chunk
+ * test_ringread_faults.c: the reader of the event ring (core/record/ringread.c) when any copy or mapping fails, when a chunk
  * changes between two looks, and with numbers at the limits of what can be.
  */
 #include "lib/mappings.h"

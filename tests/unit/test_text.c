@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_text.c: UTF-8 of every character and of what is none, against an encoder of the test's; which characters are shown;
- * texts that are cleaned, against a model; and UUIDs (src/base/text.c).
+ * texts that are cleaned, against a model; and UUIDs (core/base/text.c).
  */
 #include "base/text.h"
 #include <criterion/criterion.h>

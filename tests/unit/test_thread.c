@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_thread.c: lives of the library, and threads that enter and leave it (src/base/thread.c), with system calls that fail
+ * test_thread.c: lives of the library, and threads that enter and leave it (core/base/thread.c), with system calls that fail
  * and more threads than there are places; and its own threads (worker.c).
  */
 #include "base/clock.h"

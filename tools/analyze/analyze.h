@@ -34,7 +34,7 @@ struct gp_series {
     struct gp_series_point points[];
 };
 /* kind: GP_KIND_NONE means everything that counts as allocated (as PyTorch sums it, see
- * src/account/gauge.c). */
+ * core/base/gauge.c). */
 struct gp_series *gp_series_allocated(const struct gp_recording *recording, uint32_t device, enum gp_wire_kind kind,
                                       uint32_t points);
 struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint32_t device, uint32_t points);

@@ -3,9 +3,9 @@
  * reports; see analyze.h.  Its parts: the owner of a site, the bill. */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <base/known.h>
 #include <base/numbers.h>
 #include <read/common/hash.h>
-#include <stack/stack.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +176,7 @@ static void bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool
 }
 
 /* The driver rounds up to 512 bytes for blocks up to 1 MiB, and to 2 MiB pages above
- * (src/account/gauge.h).  Only blocks outside of caches are rounded. */
+ * (core/base/gauge.h).  Only blocks outside of caches are rounded. */
 static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64_t moment, size_t changes)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);

@@ -4,8 +4,8 @@
 #include <analyze/fit.h>
 #include <read/common/hash.h>
 
-#include <allocator/cache/cache.h>
-#include <allocator/cache/policy.h>
+#include <cache/cache.h>
+#include <cache/policy.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fit.h: what a recorded program needs of a device: its requests are replayed against a model of a
- * device of another size, through the cache's own code (src/allocator/cache) where a caching allocator is in
+ * device of another size, through the cache's own code (core/cache) where a caching allocator is in
  * between.  Bytes here are those that the program gets, without the context; docs/fit.md has the
  * model and its assumptions.  Functions return NULL or -ENOMEM when memory is out.
  */

@@ -3,7 +3,7 @@
  * gets memory from it; see fit.h.  Called by fit.c. */
 #include <analyze/fit.h>
 
-#include <allocator/cache/cache.h>
+#include <cache/cache.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * fitjudge.c: Answers for one device whether a recorded program fits, and with which allocator; see
  * fit.h.  Called by the command `fit`.  Its parts: the trace, the judgement. */
-#include <allocator/cache/policy.h>
 #include <analyze/fit.h>
 #include <base/compiler.h>
+#include <cache/policy.h>
 #include <errno.h>
 #include <read/common/hash.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <read/common/hash.h>
 #include <show/gate/gate.h>
 
-#include <allocator/cache/policy.h>
+#include <cache/policy.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

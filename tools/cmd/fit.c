@@ -6,7 +6,7 @@
 #include <show/text/text.h>
 #include <show/text/write.h>
 
-#include <allocator/cache/policy.h>
+#include <cache/policy.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * hooks, and the simulated GPU's libraries; see cmd.h.  It changes only the environment of this
  * process.  Called by launch.c.  Its parts: whether a library fits, what is loaded. */
 #define _GNU_SOURCE /* asprintf */
-#include <allocator/cache/policy.h>
+#include <cache/policy.h>
 #include <cmd/cmd.h>
 #include <elf.h>
 #include <fcntl.h>

@@ -204,7 +204,7 @@ __attribute__((visibility("default"))) int close(int fd)
     return error;
 }
 
-/* The function that the product calls as a system call, so that it loads on an old glibc too (src/base/glibc.h), or "syscall": calls
+/* The function that the product calls as a system call, so that it loads on an old glibc too (core/base/glibc.h), or "syscall": calls
  * that old kernels lack and that filters refuse.  NULL for calls that every program needs. */
 static const char *fail_syscall(long number)
 {

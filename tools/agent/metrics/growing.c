@@ -2,10 +2,10 @@
  * growing.c: the call site that grows most in a full container (internal.h). */
 #include <agent/metrics/internal.h>
 
+#include <base/known.h>
 #include <base/text.h>
 #include <inttypes.h>
 #include <read/collect/sites.h>
-#include <stack/stack.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <show/text/stats.h>
 #include <show/text/write.h>
 
-#include <session/oom/oom.h>
+#include <oom/oom.h>
 
 static void oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *process,
                          const char *where[GP_OOM_HOLDERS])

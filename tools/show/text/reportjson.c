@@ -2,7 +2,7 @@
  * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
  * HTML page and `gpuprof report --json` show; see text.h and docs/analyses.md.  Its parts:
  * the history, the report. */
-#include <session/oom/oom.h>
+#include <oom/oom.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>

@@ -4,7 +4,7 @@
  * read it. The rules that interpret the data are in policy.c; the options that change it are parsed
  * in conf.c.
  */
-#include "allocator/cache/policy.h"
+#include "cache/policy.h"
 #include <string.h>
 
 /* ==== the policies ================================================================================================ */

@@ -7,8 +7,8 @@
  * PyTorch's parser accepts a number followed by other characters (it reads 20MB as 20). This parser
  * rejects it, because a misread setting can waste a whole run.
  */
-#include "allocator/cache/policy.h"
 #include "base/compiler.h"
+#include "cache/policy.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  * there, so this memory is not moved or released. Called by the program's threads through cache.h;
  * never calls the backend.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <errno.h>
 
 static struct gp_pool **cache_pool(struct gp_cache *cache, uint64_t id)

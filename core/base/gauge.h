@@ -2,8 +2,8 @@
  *
  * gauge.h: which gauges one device has, and which of them an event moves.
  */
-#ifndef GP_ACCOUNT_GAUGE_H
-#define GP_ACCOUNT_GAUGE_H
+#ifndef GP_BASE_GAUGE_H
+#define GP_BASE_GAUGE_H
 
 #include "base/counter.h"
 #include "base/numbers.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * known.c: which libraries have an owner that people know (stack.h). */
+ * known.c: which libraries have an owner that people know (known.h). */
+#include "base/known.h"
+
 #include "base/compiler.h"
-#include "stack/stack.h"
 #include <string.h>
 
 /* By the start of the file name; the first match counts. Sonames: NVIDIA's packages, and the wheels

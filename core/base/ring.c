@@ -11,7 +11,7 @@
  * changes when an event is committed. The turn in `state` only rises, so no value of `state` occurs
  * twice.
  *
- * Partners (the reader's are in src/record/ringread.c):
+ * Partners (the reader's are in core/record/ringread.c):
  *
  *      [ring.R1] commit, release       pairs with [ring.A1] the next owner's swap and the reader's
  *                                      first load, acquire: a thread that sees n events committed

@@ -9,11 +9,11 @@
 #ifndef GP_CACHE_INTERNAL_H
 #define GP_CACHE_INTERNAL_H
 
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
 #include "base/compiler.h"
 #include "base/counter.h"
 #include "base/lock.h"
+#include "cache/cache.h"
+#include "cache/policy.h"
 
 struct gp_segment;
 struct gp_heap;

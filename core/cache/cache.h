@@ -25,7 +25,7 @@
 #ifndef GP_CACHE_CACHE_H
 #define GP_CACHE_CACHE_H
 
-#include "account/gauge.h"
+#include "base/gauge.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

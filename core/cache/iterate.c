@@ -10,7 +10,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap */
 #endif
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <sys/mman.h>
 
 struct gp_iteration {

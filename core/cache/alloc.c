@@ -17,7 +17,7 @@
  *
  * Every step but the first runs under `grow`.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 
 #define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses 1 EiB and more before it calls the driver */
 

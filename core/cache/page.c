@@ -7,7 +7,7 @@
  *
  * A block that is being mapped or unmapped is TAKEN for that time, so no other thread finds it.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <string.h>
 
 /* Handles per map call; larger growths take several calls. */

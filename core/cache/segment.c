@@ -4,7 +4,7 @@
  * for the records, and never holds it while the backend runs. A segment is released only when it is
  * one idle block.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 
 bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes)
 {

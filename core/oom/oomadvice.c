@@ -4,7 +4,7 @@
  * costs its reader a day, so each one is computed: it is given only if the numbers of this failure
  * show that the request would then have succeeded.
  */
-#include "session/oom/oom.h"
+#include "oom/oom.h"
 #include <stdio.h>
 #include <string.h>
 

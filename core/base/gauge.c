@@ -2,7 +2,7 @@
  *
  * gauge.c: maps an event to the gauges that it moves.
  */
-#include "account/gauge.h"
+#include "base/gauge.h"
 
 struct gp_deltas {
     struct gp_delta *out;

@@ -4,7 +4,7 @@
  * gp_wire_chunk); readers are other processes that only read it. A thread owns one chunk at a time
  * through its cursor. When the ring is full the oldest chunk is overwritten, so writers never wait
  * for readers, and every reader can count the events that it missed (sum over chunks of
- * written_before + count). The reader is src/record/ringread.c.
+ * written_before + count). The reader is core/record/ringread.c.
  */
 #ifndef GP_BASE_RING_H
 #define GP_BASE_RING_H

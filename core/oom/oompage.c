@@ -2,7 +2,7 @@
  *
  * oompage.c: the lines of the out-of-memory report: wrapping, labels and sizes.  Called by oomtext.c and oomadvice.c.
  */
-#include "session/oom/oom.h"
+#include "oom/oom.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * oomadvice.c.
  */
 #include "base/numbers.h"
-#include "session/oom/oom.h"
+#include "oom/oom.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * Fences are recorded after the free, and queried only under `grow`. A waiting block is in exactly
  * one list.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 
 /* An open batch is closed at 64 blocks or 32 MiB. A fence costs a few driver calls, which the
  * blocks share, and no more than a large page's worth of memory waits. */

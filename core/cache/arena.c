@@ -5,7 +5,7 @@
  * without it. Chunks come from mmap, because malloc belongs to the program; they stay until the
  * cache is freed.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <string.h>
 #include <sys/mman.h>
 

@@ -2,8 +2,8 @@
  *
  * oom.h: the out-of-memory report: facts in, text out.
  */
-#ifndef GP_SESSION_OOM_OOM_H
-#define GP_SESSION_OOM_OOM_H
+#ifndef GP_OOM_OOM_H
+#define GP_OOM_OOM_H
 
 #include "base/compiler.h"
 #include <gpuprof/wire.h>

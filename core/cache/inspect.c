@@ -3,7 +3,7 @@
  * inspect.c: queries about the cache's memory. Nothing here changes the cache, except that some functions flush the
  * threads' caches first.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 
 /* ---- one address ------------------------------------------------------------------------------------------------- */
 

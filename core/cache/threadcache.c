@@ -13,8 +13,8 @@
  * The gauges count these blocks as inactive; the heaps count them as allocated. Only blocks of
  * growable small heaps are cached here, because no gauge counts their idle blocks one by one.
  */
-#include "allocator/cache/internal.h"
 #include "base/clock.h"
+#include "cache/internal.h"
 #include <errno.h>
 #include <sys/mman.h>
 

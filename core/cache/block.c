@@ -7,7 +7,7 @@
  * neighbours are never both idle, or both unmapped. A heap's index holds exactly its idle blocks,
  * and heap.idle_bytes is their sum.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 
 /* ==== positions of iterations ===================================================================================== */
 /* The positions of running iterations (iterate.c). An iteration releases the lock now and then.

@@ -6,7 +6,7 @@
  * A chunk is copied in three steps: load `state`; copy written_before and the new events; load
  * `state` again. If both loads show the same turn, the words in between belong to that turn: events
  * below the first load's count were committed before it and stay until the turn changes. Partners in
- * src/base/ring.c:
+ * core/base/ring.c:
  *
  *      [ring.A1] the first load                  pairs with [ring.R1] the commit
  *      [ring.A2] the copy, [ring.A3] the second  pairs with [ring.R2] event words and [ring.R3] the swap

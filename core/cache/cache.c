@@ -3,7 +3,7 @@
  * cache.c: creation and destruction of a cache, the free of a block, destroyed streams and the size
  * limit. cache.h has the contract; alloc.c has the allocation of a block.
  */
-#include "allocator/cache/internal.h"
+#include "cache/internal.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
