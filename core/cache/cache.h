@@ -105,7 +105,7 @@ struct gp_cache_event {
 struct gp_cache_setup {
     const struct gp_policy *policy; /* copied */
     struct gp_backend backend;      /* copied */
-    /* The device's gauges (account/gauge.h): every statistic of torch.cuda.memory_stats, updated
+    /* The device's gauges (core/base/gauge.h): every statistic of torch.cuda.memory_stats, updated
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
     /* Nobody asks for the statistics: the gauges stay at 0, unless the policy has thread caches. */

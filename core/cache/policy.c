@@ -27,7 +27,7 @@ static const struct gp_policy policies[] = {
         /* The driver's own alignment; a smaller one would break what cuMemAlloc promises. */
         .granule_bytes = 512,
         /* Small and large blocks are kept apart, or a few long-lived small blocks would pin whole
-         * large pages. 1 MiB is also the border in the statistics (account/gauge.c). */
+         * large pages. 1 MiB is also the border in the statistics (core/base/gauge.c). */
         .small_bytes = GP_POLICY_MIB(1),
         .max_split_bytes = UINT64_MAX,
         .max_round_bytes = GP_POLICY_MIB(20),
