@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dryrunbatch.c: `gpuprof dryrun --batch`: the largest batch that fits on a GPU, and what one more
+ * batch.c: `gpuprof dryrun --batch`: the largest batch that fits on a GPU, and what one more
  * costs; see dryrun.h.  The program runs with two sizes, then with those that the line through its
  * needs predicts, until a size that fits and the next one, that does not, have both been tried. */
 #include <cmd/dryrun.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dryrunjob.c: Runs a program once on the simulated GPU, recorded: see dryrun.h.  Each run has a
+ * job.c: Runs a program once on the simulated GPU, recorded: see dryrun.h.  Each run has a
  * folder of its own in that of the job: a recording for each process, and the notes of the libraries
  * that stand in for NVIDIA's.  What they write is checked like any other input.  Its parts: the
  * folder, progress, what the program reads, the run. */

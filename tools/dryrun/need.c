@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dryrunneed.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
+ * need.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
  * places are copied, so that of many ranks one recording is in memory at a time. */
 #include <cmd/dryrun.h>
 #include <read/common/hash.h>

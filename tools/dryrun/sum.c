@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dryrunsum.c: what the processes of one device need of it together: see dryrun.h.
+ * sum.c: what the processes of one device need of it together: see dryrun.h.
  *
  * To be sure: a process starts after what went on before it, and from then on any order of its requests and those of the
  * others is possible.  So when the last of some processes starts, each counts with the most that it holds from then on.
