@@ -11,6 +11,7 @@
 #include <read/collect/peer.h>
 #include <read/recording/internal.h>
 #include <read/recording/recording.h>
+#include <run/recorded.h>
 
 #include <base/compiler.h>
 #include <criterion/criterion.h>

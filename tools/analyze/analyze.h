@@ -81,6 +81,8 @@ struct gp_step_name {
 /* The i-th name of marks and ranges, without numbers, that occurs twice.  False: there are no more. */
 bool gp_steps_name(const struct gp_recording *recording, uint32_t i, struct gp_step_name *name);
 int gp_steps_choose(const struct gp_recording *recording, const char *text, struct gp_steps **out);
+/* How steps were found: "marks", "ranges", "optimizer", "backward", "calls", "given", "repeats" or "time". */
+const char *gp_steps_found(const struct gp_steps *steps);
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 

@@ -275,4 +275,20 @@ struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_ste
                                  const struct gp_use_table *uses, uint32_t device);
 void gp_phases_free(struct gp_phases *phases);
 
+/* ==== what the memory is for ======================================================================================= */
+
+/* What the names on its stack tell of each call site (enum gp_use_hint), for gp_uses_find; free() it.  NULL:
+ * out of memory. */
+uint8_t *gp_report_hints(const struct gp_report *report);
+
+struct gp_report_uses { /* by device of the recording; NULL: not used, or the host for uses */
+    struct gp_phases **phases;
+    struct gp_use_table **uses;
+    uint32_t count;
+};
+/* Runs GP_REPORT_LEAKS, unless the report has run.  Free with gp_report_uses_free in any case.  False: out of
+ * memory. */
+bool gp_report_uses_find(struct gp_report *report, struct gp_report_uses *uses);
+void gp_report_uses_free(struct gp_report_uses *uses);
+
 #endif

@@ -618,3 +618,10 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording)
         steps = steps_time(recording);
     return steps_done(steps);
 }
+
+const char *gp_steps_found(const struct gp_steps *steps)
+{
+    static const char *const calls[] = {"", "optimizer", "backward", "calls"};
+    static const char *const found[] = {"marks", "ranges", "repeats", "time", "given"};
+    return steps->source == GP_STEPS_STACKS ? calls[steps->call] : found[steps->source];
+}

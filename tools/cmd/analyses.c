@@ -101,7 +101,7 @@ static int leaks_run(void *options)
     struct gp_text_page page = gp_load_page();
     report->older_ns = o->older_seconds > 0 ? (uint64_t)o->older_seconds * 1000000000ull : 0;
     if (gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_TABLE) != 0)
-        rc = gp_load_memory("leaks");
+        rc = gp_memory_error("leaks");
     else if (o->json)
         rc = gp_load_json("leaks", gp_report_leaks_json(report));
     else
@@ -152,16 +152,16 @@ const struct gp_command_spec gp_command_leaks = {
 
 static int phases_print(const struct gp_load_options *o, struct gp_report *report)
 {
-    struct gp_gate_uses uses = {0};
+    struct gp_report_uses uses = {0};
     struct gp_text_page page = gp_load_page();
     int rc = GP_EXIT_OK;
-    if (!gp_gate_uses_find(report, &uses))
-        rc = gp_load_memory("phases");
+    if (!gp_report_uses_find(report, &uses))
+        rc = gp_memory_error("phases");
     else if (o->json)
         rc = gp_load_json("phases", gp_phases_json(report, uses.phases, uses.uses));
     else
         gp_text_phases(&page, report, uses.phases, uses.uses);
-    gp_gate_uses_free(&uses);
+    gp_report_uses_free(&uses);
     return rc;
 }
 
@@ -259,7 +259,7 @@ static int reconcile_run(void *options)
     struct gp_text_page page = gp_load_page();
     if (gp_report_run(&loaded.report, GP_REPORT_BILL | (o->json ? GP_REPORT_HELD : 0),
                       o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0) {
-        rc = gp_load_memory(loaded.command);
+        rc = gp_memory_error(loaded.command);
     } else if (o->json) {
         rc = reconcile_json(&loaded, system);
     } else {

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <read/collect/peer.h>
+#include <run/recorded.h>
 #include <show/text/write.h>
 #include <signal.h>
 #include <stdlib.h>

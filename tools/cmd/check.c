@@ -17,7 +17,7 @@ int gp_budget_options_read(const char *command, const struct gp_budget_options *
     char why[256] = "";
     *budgets = (struct gp_budgets){0};
     if (o->bytes >= 0 && !gp_budgets_add(budgets, GP_BUDGET_PEAK, "", 0, o->bytes))
-        return gp_load_memory(command);
+        return gp_memory_error(command);
     int rc = o->file ? gp_budgets_read(budgets, o->file, why, sizeof(why)) : 0;
     if (rc == -EPROTO)
         return gp_usage_error(command, "--budgets=%s: %s", o->file, why);
@@ -32,7 +32,7 @@ static int check_loaded(const char *command, struct gp_loaded *loaded, struct gp
     gp_load_warn(command, loaded->report.file, loaded->recording);
     uint32_t first = gate->count;
     if (!gp_budgets_judge(gate, &loaded->report, budgets))
-        return gp_load_memory(command);
+        return gp_memory_error(command);
     /* A recording without memory of a GPU has nothing to be over. */
     if (gate->count == first && budgets->count)
         gp_error(command, "%s: nothing in it has a budget", loaded->report.file);

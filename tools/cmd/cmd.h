@@ -8,9 +8,12 @@
 #define GP_CMD_CMD_H
 
 #include <base/compiler.h>
-#include <limits.h>
+#include <common/messages.h>
+#include <common/output.h>
+#include <common/progress.h>
 #include <read/collect/collect.h>
 #include <read/common/parse.h>
+#include <run/launch.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -85,6 +88,25 @@ struct gp_command_option {
     GP_OPTION(_type, pins, 0, "pins", "DIR", GP_ARG_FILE,                                                              \
               "directory where 'gpuprof agent' pins its tables (default " GP_MAPS_PINS ")")
 
+#define GP_OUTPUT_FORCE        "replace FILE even if gpuprof did not write it; a recording is never replaced"
+#define GP_OPTION_FORCE(_type) GP_FLAG(_type, force, 0, "force", GP_OUTPUT_FORCE)
+/* Of a command that records. */
+#define GP_OPTION_FORCE_RECORDING(_type)                                                                               \
+    GP_FLAG(_type, force, 0, "force", "replace an older recording when the new one is complete")
+
+/* The options that start a program, for the table of a command whose struct has a member
+ * `launch`. */
+#define GP_OPTION_SIM(_type)                                                                                           \
+    GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
+              "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "             \
+              "latency=zero|typical, contents=keep|none, fill=zeros|random, shared[=NAME] and faults=FILE, with "      \
+              "commas in between; gpu=list "                                                                           \
+              "shows the names of GPUs",                                                                               \
+              .optional = true)
+#define GP_OPTION_LIBRARY(_type)                                                                                       \
+    GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
+              "load this libgpuprof.so instead of the installed one")
+
 struct gp_command_example {
     const char *line, *what; /* a command line for a shell, and a sentence.  NULL ends a table */
 };
@@ -155,18 +177,6 @@ void gp_completion_write(FILE *out, int shell, const struct gp_command_spec *con
 
 /* ==== what the commands share ===================================================================================== */
 
-enum gp_exit {
-    GP_EXIT_OK = 0,
-    GP_EXIT_FAILED = 1,       /* failed while running */
-    GP_EXIT_USAGE = 2,        /* wrong usage */
-    GP_EXIT_NO_PROCESS = 3,   /* no such profiled process */
-    GP_EXIT_OVER = 3,         /* more memory than there is, or than a budget allows */
-    GP_EXIT_TIMEOUT = 75,     /* as EX_TEMPFAIL: try again later */
-    GP_EXIT_IMPOSSIBLE = 77,  /* not possible on this machine */
-    GP_EXIT_CANNOT_RUN = 126, /* as env(1): found, but it cannot be run */
-    GP_EXIT_NOT_FOUND = 127,  /* as env(1) */
-};
-
 extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_stat, gp_command_reset, gp_command_scope,
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
@@ -183,19 +193,6 @@ const struct gp_command_spec *gp_command_find(const char *name);
 /* Parses the command line (argv[0] is the command's name), then prints the help or runs the
  * command.  An exit status. */
 int gp_command_main(const struct gp_command_spec *spec, int argc, char **argv);
-
-/* ---- messages.c -------------------------------------------------------------------------------------------------- */
-
-/* "gpuprof: COMMAND: ..." and a newline on stderr. */
-void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
-/* The same, then a line that names the help.  Returns GP_EXIT_USAGE, so that callers can return
- * it. */
-int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
-/* Says that an output cannot be written; path: NULL or "-" for standard output, whose reader may
- * have enough, as head has: that is no news.  error: an errno.  Returns GP_EXIT_FAILED. */
-int gp_write_error(const char *command, const char *path, int error);
-/* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
-const char *gp_nearest(const char *word, const char *const *names, size_t count);
 
 /* ---- target.c ---------------------------------------------------------------------------------------------------- */
 
@@ -255,183 +252,10 @@ void gp_unwind_stacks_offer(const char *command, pid_t pid);
 struct gp_sites;
 void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 
-/* ---- recorded.c -------------------------------------------------------------------------------------------------- */
+/* ---- record.c ---------------------------------------------------------------------------------------------------- */
 
-/* record.c: reads a session's header and checks its layout, for a recorder.  A part with an impossible
- * offset is treated as absent.  0 or -errno. */
-struct gp_peer;
-struct gp_wire_header;
-int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header);
-
-/* record.c: records a running process as `gpuprof record` does, until it ends, `seconds` have passed (0: no
+/* Records a running process as `gpuprof record` does, until it ends, `seconds` have passed (0: no
  * end) or INT, TERM or HUP arrives.  An exit status. */
 int gp_record_process(pid_t pid, const char *path, int64_t seconds, bool force);
-
-/* Ends the recording of a process that was killed: adds the events and call sites that are in its
- * session and not in its file.  False: nothing was done, or the file could not be written. */
-struct gp_watched;
-bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_t *events, uint64_t *lost);
-
-/* Does that for all watched processes that were killed: their state is then GP_RECORD_DONE.  pattern: value of
- * GPUPROF_RECORD. */
-struct gp_watch;
-void gp_recorded_finish(const struct gp_watch *watch, const char *pattern);
-
-/* One line for each watched process that recorded: how many events, to which file, how many were
- * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
-/* recordnames.c: puts the names of native frames into a recording that has ended.  root: where the files
- * of the program are ("" here).  An exit status, after a message. */
-int gp_recorded_names(const char *command, const char *path, const char *root);
-
-/* The file of a watched process; false: it wrote none. */
-bool gp_recorded_path(struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
-struct gp_unseen;
-/* Does gp_recorded_part_end for the recordings of a run. */
-void gp_recorded_replace(const char *command, struct gp_watch *watch, const char *pattern, struct gp_unseen *unseen);
-void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen);
-
-/* ---- recordreplace.c --------------------------------------------------------------------------------------------- */
-/* Recordings whose names older ones have.  An older one stays until the new one is complete: that is
- * written beside it, and gets its name at the end. */
-
-/* Whether a recording may have this name: *old says that an older one has it.  GP_EXIT_OK; GP_EXIT_USAGE
- * after a message: an older one is there, and force is not given.  option: "--record=" or "-o ". */
-int gp_recorded_old(const char *command, const char *option, const char *path, bool force, bool *old);
-/* The same for what a program may write that gets `pattern` as GPUPROF_RECORD, also as several ranks;
- * first: the name of its first process.  What is not a recording is refused with GP_EXIT_FAILED. */
-struct gp_rank;
-int gp_recorded_names_free(const char *command, const char *pattern, const char *first, const struct gp_rank *rank,
-                           bool force, bool *old);
-/* The name that is written to beside older recordings. */
-int gp_recorded_part(char *out, size_t bytes, const char *path);
-/* Gives a complete recording its name.  replace: also if an older one has it.  0; -EEXIST: something else has
- * it; -EBUSY: what has it is being written; another -errno. */
-int gp_recorded_rename(const char *from, const char *to, bool replace);
-/* Gives a recording that was written beside an older one its name, or says why it stays. *path, from malloc,
- * is then its name. */
-void gp_recorded_part_end(const char *command, char **path, bool complete);
-/* The path relative to the current directory, if it lies there. */
-const char *gp_recorded_short(const char *path);
-
-/* ---- launch.c ---------------------------------------------------------------------------------------------------- */
-
-struct gp_launch {       /* how `run` and `trace --` start a program */
-    const char *command; /* for messages */
-    char library[4096];  /* path of libgpuprof.so, set by gp_launch_prepare */
-    const char *given;   /* the library that --library names; NULL: the installed one */
-    const char *sim;     /* NULL: no simulated GPU; "": the default one */
-    char **argv;         /* NULL-terminated; NULL: no program */
-    /* The caching allocator; NULL, or a limit of -1 byte, leaves the setting of the environment. */
-    const char *allocator, *conf;
-    int64_t limit;
-};
-
-/* The options that start a program, for the table of a command whose struct has a member
- * `launch`. */
-#define GP_OPTION_SIM(_type)                                                                                           \
-    GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
-              "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "             \
-              "latency=zero|typical, contents=keep|none, fill=zeros|random, shared[=NAME] and faults=FILE, with "      \
-              "commas in between; gpu=list "                                                                           \
-              "shows the names of GPUs",                                                                               \
-              .optional = true)
-#define GP_OPTION_LIBRARY(_type)                                                                                       \
-    GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
-              "load this libgpuprof.so instead of the installed one")
-
-/* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library
- * folders beside this program.  0; -ENOENT, and path is where the file was expected. */
-int gp_launch_find(char *path, size_t path_bytes, const char *below);
-/* The error of a file that gp_launch_find did not find: the folders in which it looked, and what to do. */
-void gp_launch_missing(const char *command, const char *below, const char *what);
-/* Finds the library and the simulator, checks the environment, and sets the variables in this
- * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
- * status after a message. */
-int gp_launch_prepare(struct gp_launch *launch);
-/* Prints the GPUs that --sim=gpu=NAME takes.  An exit status. */
-int gp_launch_gpus(const char *command);
-struct gp_sim_gpu { /* a GPU that the simulator knows by name */
-    char key[32], name[64], capability[8];
-    int64_t total_bytes;
-    int64_t threads; /* that it can hold */
-};
-/* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
-int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);
-/* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder,
- * where it can do no harm, so that a program whose run path names NVIDIA's runtime or CUPTI gets
- * them. */
-int gp_preload_sim(const struct gp_launch *launch, const char *folder);
-/* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
- * environment ask for an allocator or for driver hooks, and where it can do no harm also
- * otherwise, so that the hooks can take over from CUPTI. */
-int gp_preload_shim(const struct gp_launch *launch);
-/* Whether a library may be preloaded into the program: it is for this processor and C library,
- * and no sanitizer is in it.  program: as for execvp. */
-bool gp_preload_fits(const char *program);
-/* The names that --allocator takes, in the order of the documentation; NULL after the last. */
-const char *gp_allocator_name(unsigned index);
-/* Checks settings of an allocator: the library would ignore all of them for one mistake, and the
- * program would run for hours without them.  option: where text comes from.  text may be NULL.
- * GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
-int gp_conf_check(const char *command, const char *option, const char *text, const char *allocator);
-
-struct gp_child {
-    pid_t pid;
-    bool ended;
-    int status; /* exit status as a shell gives it; valid once ended */
-};
-
-/* Starts the program as a child.  From then on gp_launch_child_wait forwards signals that this process
- * receives.  0 or -errno. */
-int gp_launch_child_start(struct gp_child *child, const struct gp_launch *launch);
-/* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and
- * continues, notices its end. */
-void gp_launch_child_wait(struct gp_child *child, uint64_t timeout_ns);
-
-/* ==== files ======================================================================================================= */
-/* The files that commands write with -o.  A mistyped name must not destroy other data, and an
- * incomplete file must not look like a complete one. */
-
-#define GP_OUTPUT_FORCE        "replace FILE even if gpuprof did not write it; a recording is never replaced"
-#define GP_OPTION_FORCE(_type) GP_FLAG(_type, force, 0, "force", GP_OUTPUT_FORCE)
-/* Of a command that records. */
-#define GP_OPTION_FORCE_RECORDING(_type)                                                                               \
-    GP_FLAG(_type, force, 0, "force", "replace an older recording when the new one is complete")
-
-/* Whether an option ("-o ", "--junit=") may name this file: NULL, "-", a new name, an empty file, a pipe
- * or a device, or what one of these commands wrote earlier; with `force` any file but a recording.
- * GP_EXIT_OK, or GP_EXIT_FAILED after a message.  Call it before the work. */
-int gp_output_check(const char *command, const char *option, const char *path, bool force);
-
-struct gp_output {
-    const char *path;
-    char part[4096]; /* written here and renamed when complete; "": written directly */
-    int fd;
-};
-
-/* Opens the file that a complete one will replace.  NULL or "-" is standard output; pipes and
- * devices are written directly.  0 or -errno. */
-int gp_output_open(struct gp_output *out, const char *path);
-/* error: result of the writing, 0 or -errno.  Renames the file, or removes it after an error.  0
- * or -errno. */
-int gp_output_close(struct gp_output *out, int error);
-
-/* Opens, writes with write(), which answers 0 or -errno, and closes.  0 or -errno. */
-int gp_output_write(const char *path, int write(FILE *out, const void *what), const void *what);
-
-/* ==== progress ==================================================================================================== */
-/* A progress bar on stderr.  It appears only if stderr is a terminal that can move its cursor and
- * the work has taken half a second, and it is erased at the end.  One bar at a time, from one
- * thread. */
-
-/* Starts a bar; what: "reading trace.gpuprof", which is copied.  Ends the previous bar, if there
- * is one. */
-void gp_progress_begin(const char *what);
-/* parts: how much is done, 0 to 1000. */
-void gp_progress_step(unsigned parts);
-void gp_progress_end(void);
-
-/* gp_progress_step in the shape of gp_rec_progress_fn. */
-void gp_progress_listener(void *arg, unsigned parts);
 
 #endif

@@ -63,14 +63,14 @@ static int diff_pair(struct gp_loaded loaded[2], const struct gp_diff_options *o
 {
     const struct gp_report *const reports[2] = {&loaded[0].report, &loaded[1].report};
     struct gp_gate_changes changes = {.why = ""};
-    struct gp_gate_uses uses[2] = {{0}, {0}};
-    const struct gp_gate_uses *const both[2] = {&uses[0], &uses[1]};
+    struct gp_report_uses uses[2] = {{0}, {0}};
+    const struct gp_report_uses *const both[2] = {&uses[0], &uses[1]};
     bool ok = o->by != GP_GATE_USE ||
-              (gp_gate_uses_find(&loaded[0].report, &uses[0]) && gp_gate_uses_find(&loaded[1].report, &uses[1]));
+              (gp_report_uses_find(&loaded[0].report, &uses[0]) && gp_report_uses_find(&loaded[1].report, &uses[1]));
     ok = ok && gp_gate_compare(reports, (enum gp_gate_by)o->by, both, &changes);
     if (ok && gate)
         diff_judge(o, reports, &changes, gate);
-    int rc = ok && (!gate || !gate->failed) ? GP_EXIT_OK : gp_load_memory("diff");
+    int rc = ok && (!gate || !gate->failed) ? GP_EXIT_OK : gp_memory_error("diff");
     if (!rc && shown && o->load.json) {
         json_t *document = diff_json(&changes, reports);
         if (document && extra)
@@ -83,8 +83,8 @@ static int diff_pair(struct gp_loaded loaded[2], const struct gp_diff_options *o
     }
     json_decref(extra);
     gp_gate_changes_free(&changes);
-    gp_gate_uses_free(&uses[0]);
-    gp_gate_uses_free(&uses[1]);
+    gp_report_uses_free(&uses[0]);
+    gp_report_uses_free(&uses[1]);
     return rc;
 }
 
@@ -204,7 +204,7 @@ static int diff_ranks(const struct gp_diff_options *options, struct gp_findings 
         more++;
     char **files = calloc(more + 2, sizeof(*files));
     if (!files)
-        return gp_load_memory("diff");
+        return gp_memory_error("diff");
     files[0] = (char *)(uintptr_t)o->files[1];
     memcpy(files + 1, o->more, more * sizeof(*files));
     all.more = files;

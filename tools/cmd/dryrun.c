@@ -3,9 +3,10 @@
  * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
  * commands.c; dryrun.h has the parts. */
 #include <cmd/cmd.h>
-#include <cmd/dryrun.h>
 #include <cmd/load.h>
+#include <dryrun/dryrun.h>
 #include <read/common/hash.h>
+#include <run/recorded.h>
 
 #include <errno.h>
 #include <record/recorder.h>
@@ -87,7 +88,7 @@ static int dryrun_gpus(struct dryrun_work *w)
     w->all = strcmp(text, "all") == 0;
     w->answer.gpus = calloc(names + w->table_count, sizeof(*w->answer.gpus));
     if (!rc && (!copy || !w->answer.gpus))
-        rc = gp_load_memory("dryrun");
+        rc = gp_memory_error("dryrun");
     for (uint32_t i = 0; !rc && w->all && i < w->table_count; i++)
         dryrun_add(w, &w->table[i], memory);
     while (!rc && !w->all && (name = strsep(&rest, ","))) {
@@ -121,7 +122,7 @@ static int dryrun_interrupted(void)
 static uint32_t dryrun_once(struct dryrun_work *w, const struct gp_dryrun_gpu *gpu, bool plenty, int *rc)
 {
     struct gp_dryrun_run *grown = realloc(w->answer.runs, (w->answer.run_count + 1ul) * sizeof(*grown));
-    *rc = grown ? dryrun_interrupted() : gp_load_memory("dryrun");
+    *rc = grown ? dryrun_interrupted() : gp_memory_error("dryrun");
     if (grown)
         w->answer.runs = grown;
     if (*rc)
@@ -142,7 +143,7 @@ static bool dryrun_no_memory(const struct gp_dryrun_run *run)
 static int dryrun_sizes(struct gp_dryrun_gpu *gpu, const struct gp_dryrun_run *run)
 {
     bool ok = gp_dryrun_sum(run, gpu->threads, &gpu->needed_bytes, &gpu->smallest_bytes);
-    return ok ? GP_EXIT_OK : gp_load_memory("dryrun");
+    return ok ? GP_EXIT_OK : gp_memory_error("dryrun");
 }
 
 /* Another GPU with the same capability, on which the program ran. */
@@ -255,7 +256,7 @@ static int dryrun_batch_set(struct dryrun_work *w, int64_t size)
     gp_dryrun_batch_free(w->argv);
     w->argv = gp_dryrun_batch_argv(w->o->launch.argv, size);
     w->job.launch.argv = w->argv;
-    return w->argv ? GP_EXIT_OK : gp_load_memory("dryrun");
+    return w->argv ? GP_EXIT_OK : gp_memory_error("dryrun");
 }
 
 /* Whether the program fits with that batch is seen by running it on the GPU itself. */
@@ -295,7 +296,7 @@ static int dryrun_batches(struct dryrun_work *w)
         total = w->o->budget;
     w->answer.batches = calloc(GP_DRYRUN_BATCHES, sizeof(*w->answer.batches));
     if (!w->answer.batches)
-        return gp_load_memory("dryrun");
+        return gp_memory_error("dryrun");
     while (!rc && (size = gp_dryrun_batch_next(&w->answer, total)) > 0)
         rc = dryrun_batch_try(w, size);
     if (rc || w->answer.gpus[0].verdict == GP_DRYRUN_FITS)
@@ -409,7 +410,7 @@ static int dryrun_gate(struct dryrun_work *w)
         dryrun_gate_gpu(w, &w->answer.gpus[i]);
     char **files = w->budgets.count ? gp_dryrun_files(&w->job, w->answer.shown) : NULL;
     if (w->budgets.count && !files)
-        return gp_load_memory("dryrun");
+        return gp_memory_error("dryrun");
     for (size_t i = 0; files && files[i]; i++) {
         if (!rc)
             rc = gp_check_file("dryrun", files[i], &w->budgets, &w->gate);
@@ -503,7 +504,7 @@ static void dryrun_record(const struct gp_dryrun_options *o, char *record, size_
 static int dryrun_keep(const struct dryrun_work *w)
 {
     char **files = gp_dryrun_files(&w->job, w->answer.shown), path[8192], record[4096], number[16];
-    int rc = files ? GP_EXIT_OK : gp_load_memory("dryrun");
+    int rc = files ? GP_EXIT_OK : gp_memory_error("dryrun");
     dryrun_record(w->o, record, sizeof(record));
     size_t stem = gp_record_stem(record), count = 0;
     while (files && files[count])

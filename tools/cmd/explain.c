@@ -18,7 +18,7 @@ static int explain_run(void *options)
         rc = gp_load_json("explain", explained);
     } else {
         if (!gp_explain_print(stdout, explained))
-            rc = gp_load_memory("explain");
+            rc = gp_memory_error("explain");
         json_decref(explained);
     }
     gp_load_free(&loaded);

@@ -112,7 +112,7 @@ static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded, 
     if (rc == -ERANGE)
         gp_error("fit", "%s: no size was found at which the requests fit: is the recording damaged?", report->file);
     else if (rc)
-        gp_load_memory("fit");
+        gp_memory_error("fit");
     else if (!answer.count)
         gp_error("fit", "%s: the recording has no memory of a GPU", report->file);
     int status = rc || !answer.count ? GP_EXIT_FAILED : fit_print(o, &answer);

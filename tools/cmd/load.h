@@ -7,10 +7,8 @@
 #ifndef GP_CMD_LOAD_H
 #define GP_CMD_LOAD_H
 
-#include <analyze/analyze.h>
 #include <cmd/cmd.h>
-#include <read/collect/peer.h>
-#include <record/format.h>
+#include <common/loaded.h>
 #include <show/gate/gate.h>
 #include <show/text/text.h>
 #include <stdbool.h>
@@ -18,12 +16,6 @@
 #include <stdio.h>
 
 /* ==== a recording ================================================================================================= */
-
-struct gp_load_part { /* --from, --to; NULL: not given */
-    const char *from, *to;
-};
-/* Reduces a recording to the part.  GP_EXIT_OK, or an exit status after a message. */
-int gp_load_cut(const char *command, struct gp_recording *recording, const struct gp_load_part *part);
 
 struct gp_load_options { /* the options of all these commands; each takes some of them */
     struct gp_target target;
@@ -44,9 +36,6 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     const char *symfs;
     struct gp_load_part part;
 };
-
-/* Where the files of a process are: "" here, else in its own root. */
-void gp_load_root(char *root, size_t bytes, pid_t pid);
 
 /* What a command reads, for its help. */
 #define GP_LOAD_READS                                                                                                  \
@@ -83,37 +72,14 @@ extern const struct gp_command_option gp_load_operand[];
  * GP_EXIT_USAGE after a message. */
 int gp_load_check(void *options);
 
-struct gp_loaded {
-    const char *command;
-    char root[64]; /* where the symbols look for the files of the process; "" here */
-    struct gp_recording *recording;
-    struct gp_symbols *symbols;
-    uint8_t *hints; /* of gp_load_uses */
-    struct gp_report report;
-};
-/* Makes the next run of the report find what the memory of each site is for.  False: out of memory. */
-bool gp_load_uses(struct gp_loaded *loaded);
 /* Reads the i-th file, or records the process.  GP_EXIT_OK, or an exit status after a message. */
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
-/* Makes one site of those that are one line of source.  The steps are found before, in the recording as
- * it is: an iteration that the compiler peeled off a loop shows where a step begins.  False: out of memory. */
-bool gp_load_join(struct gp_loaded *loaded);
-/* Also reports which names could not be found, and why. */
-void gp_load_free(struct gp_loaded *loaded);
-/* The same; notes: of several recordings of a job these are the same, so once is enough. */
-void gp_load_unload(struct gp_loaded *loaded, bool notes);
-
-/* The steps that --step=NAME|TIME asks for; free() them.  GP_EXIT_OK, or an exit status after a message. */
-int gp_load_steps(const char *command, const struct gp_recording *recording, const char *step, struct gp_steps **steps);
-
 /* report.c: writes what `gpuprof report` writes: of one file or of the ranks of a job.  An exit status. */
 int gp_report_write(const struct gp_load_options *options);
 
 /* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
  * anything else. */
 struct gp_text_page gp_load_page(void);
-/* Reports that memory ran out.  GP_EXIT_FAILED. */
-int gp_load_memory(const char *command);
 /* Prints the object and releases it.  GP_EXIT_OK, or GP_EXIT_FAILED after a message.  NULL:
  * memory ran out. */
 int gp_load_json(const char *command, json_t *object);
@@ -121,12 +87,6 @@ int gp_load_json(const char *command, json_t *object);
  * JSON or text.  An exit status. */
 int gp_load_run(const struct gp_load_options *options, unsigned parts, json_t *json(const struct gp_report *report),
                 void text(const struct gp_text_page *page, const struct gp_report *report));
-
-/* Reports what is missing in the recording, for commands that have no place for it in their output. */
-void gp_load_warn(const char *command, const char *path, const struct gp_recording *recording);
-/* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
- * what to do.  GP_EXIT_FAILED. */
-int gp_load_refused(const char *command, const char *path, int rc, const char *why);
 
 /* ==== ranks ======================================================================================================= */
 /* Reads the recordings of several ranks, one after the other, and keeps of each what struct
@@ -173,27 +133,5 @@ int gp_check_file(const char *command, const char *path, struct gp_budgets *budg
  * Returns GP_EXIT_OK if all is within its limits, else the status for broken ones (exitcode < 0: 3), or
  * GP_EXIT_FAILED after a message. */
 int gp_gate_end(const char *command, const struct gp_findings *gate, FILE *out, const char *junit, int exitcode);
-
-/* ==== recordings of a run ========================================================================================= */
-/* Recordings of a `run` whose processes it did not see: they ended between two of its looks, which
- * on a busy machine can be far apart, or their parents ended before them.  Called by run.c. */
-
-struct gp_unseen_file {
-    char *path;
-    uint32_t pid;
-    uint64_t begin_unix_ns;
-    int64_t bytes;
-    bool is_busy; /* it is being written */
-};
-
-#define GP_UNSEEN_MOST 1024
-
-struct gp_unseen {
-    int count, left_out; /* found after GP_UNSEEN_MOST */
-    struct gp_unseen_file *files;
-};
-
-/* recorded.c. Reads the head of a regular file that begins like a recording.  The file's size; -1: it is none. */
-int64_t gp_recorded_head(const char *path, struct gp_format_head *head);
 
 #endif

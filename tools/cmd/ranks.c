@@ -139,7 +139,7 @@ static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded, 
     if (rank->total_bytes > 0)
         rank->headroom_bytes =
             rank->total_bytes > rank->reserved_peak_bytes ? rank->total_bytes - rank->reserved_peak_bytes : 0;
-    return ok && ranks_growth(rank, loaded) ? GP_EXIT_OK : gp_load_memory(loaded->command);
+    return ok && ranks_growth(rank, loaded) ? GP_EXIT_OK : gp_memory_error(loaded->command);
 }
 
 int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options)
@@ -151,7 +151,7 @@ int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *opti
     if (count > GP_RANKS_MOST)
         return gp_usage_error(options->target.command, "%u recordings: at most %u", count, GP_RANKS_MOST);
     set->ranks = calloc(count, sizeof(*set->ranks));
-    int rc = set->ranks ? GP_EXIT_OK : gp_load_memory(options->target.command);
+    int rc = set->ranks ? GP_EXIT_OK : gp_memory_error(options->target.command);
     for (; !rc && set->count < count; set->count++) {
         struct gp_load_options one = *options;
         struct gp_loaded loaded;
@@ -171,7 +171,7 @@ int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *opti
     int rc = gp_rank_set_read(set, options);
     if (!rc) {
         set->all = gp_ranks_find(set->ranks, set->count);
-        rc = set->all ? GP_EXIT_OK : gp_load_memory(options->target.command);
+        rc = set->all ? GP_EXIT_OK : gp_memory_error(options->target.command);
     }
     return rc;
 }

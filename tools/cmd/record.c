@@ -9,6 +9,7 @@
 #include <read/collect/peer.h>
 #include <record/file.h>
 #include <record/recorder.h>
+#include <run/recorded.h>
 #include <show/text/write.h>
 
 #include <base/clock.h>
@@ -100,22 +101,6 @@ static void record_measure(void *arg, const char *uuid, int64_t *used_bytes, int
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
-
-int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header)
-{
-    struct gp_peer again;
-    char problem[GP_PROBLEM_BYTES];
-    int rc = gp_peer_fetch(session, header, sizeof(*header), 0);
-    if (!rc)
-        rc = gp_peer_check(&again, header, session->total_bytes, problem);
-    if (rc)
-        return rc;
-    bool sites = header->sites_offset % 8 == 0 && header->sites_offset <= session->total_bytes &&
-                 header->sites_bytes <= session->total_bytes - header->sites_offset;
-    header->sites_offset = sites ? header->sites_offset : 0;
-    header->oom_offset = again.oom_offset;
-    return 0;
-}
 
 static int record_file(struct gp_recording_now *now)
 {

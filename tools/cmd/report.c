@@ -19,7 +19,7 @@ static int report_text(struct gp_loaded *loaded)
 {
     struct gp_text_page page = gp_load_page();
     if (!gp_load_uses(loaded) || gp_report_run(&loaded->report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY) != 0)
-        return gp_load_memory("report");
+        return gp_memory_error("report");
     gp_text_summary(&page, &loaded->report);
     return GP_EXIT_OK;
 }
@@ -84,7 +84,7 @@ static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded
     bool ran = gp_load_uses(loaded) && gp_report_run(&loaded->report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT) == 0;
     json_t *document = ran ? gp_report_document(&loaded->report) : NULL;
     if (!document)
-        return gp_load_memory("report");
+        return gp_memory_error("report");
     if (o->json)
         return report_json(o, document);
     int rc = report_page(o, document);
@@ -101,7 +101,7 @@ static int report_ranks(const struct gp_load_options *o)
         gp_ranks_text(&page, set.all);
     } else if (!rc) {
         json_t *document = gp_ranks_json(set.all);
-        rc = !document ? gp_load_memory("report") : o->json ? report_json(o, document) : report_page(o, document);
+        rc = !document ? gp_memory_error("report") : o->json ? report_json(o, document) : report_page(o, document);
         if (!o->json)
             json_decref(document);
     }

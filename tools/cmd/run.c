@@ -17,6 +17,7 @@
 #include <record/file.h>
 #include <record/format.h>
 #include <record/recorder.h>
+#include <run/recorded.h>
 #include <show/text/write.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * messages.c: prints the errors of all commands on stderr, so that they look the same; see cmd.h.
+ * messages.c: prints the errors of all commands on stderr, so that they look the same; see messages.h.
  */
 #include <base/text.h>
-#include <cmd/cmd.h>
+#include <common/messages.h>
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,4 +91,10 @@ const char *gp_nearest(const char *word, const char *const *names, size_t count)
         }
     }
     return nearest;
+}
+
+int gp_memory_error(const char *command)
+{
+    gp_error(command, "out of memory");
+    return GP_EXIT_FAILED;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * output.c: the files of -o and --junit; see cmd.h.  Called by report.c, export.c, snapshot.c, trace.c,
  * generate.c, gateend.c, cdi.c and their like. */
-#include <cmd/cmd.h>
+#include <common/messages.h>
+#include <common/output.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * progress.c: draws the progress bar on stderr; see cmd.h.  Called by the commands that
  * read or write recordings. */
-#include <cmd/cmd.h>
+#include <common/progress.h>
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,10 @@
  * batch.c: `gpuprof dryrun --batch`: the largest batch that fits on a GPU, and what one more
  * costs; see dryrun.h.  The program runs with two sizes, then with those that the line through its
  * needs predicts, until a size that fits and the next one, that does not, have both been tried. */
-#include <cmd/dryrun.h>
+#include <dryrun/dryrun.h>
 #include <limits.h>
+#include <read/common/parse.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,17 +5,21 @@
  * folder, progress, what the program reads, the run. */
 #include <base/clock.h>
 #include <base/text.h>
-#include <cmd/dryrun.h>
+#include <common/messages.h>
+#include <common/values.h>
 #include <dirent.h>
+#include <dryrun/dryrun.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <read/collect/peer.h>
 #include <read/common/hash.h>
 #include <record/recorder.h>
-#include <show/text/write.h>
+#include <run/recorded.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -374,7 +378,7 @@ static int dryrun_reads(struct gp_dryrun_run *run, const char *path)
         gp_hash_free(&w->known);
     free(w);
     free(text);
-    return ok ? GP_EXIT_OK : gp_load_memory("dryrun");
+    return ok ? GP_EXIT_OK : gp_memory_error("dryrun");
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
@@ -428,7 +432,7 @@ static int job_notes(struct gp_dryrun_run *run, const char *path)
     char *text, *line;
     run->notes = calloc(GP_JOB_NOTES, sizeof(*run->notes));
     if (!run->notes || !dryrun_text(path, GP_JOB_NOTE_MAX, &text))
-        return gp_load_memory("dryrun");
+        return gp_memory_error("dryrun");
     char *rest = text;
     while ((line = strsep(&rest, "\n")))
         note_line(run, line);
@@ -461,7 +465,7 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
         setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0 &&
         setenv(GP_JOB_READS, reads, 1) == 0)
         return GP_EXIT_OK;
-    return gp_load_memory("dryrun");
+    return gp_memory_error("dryrun");
 }
 
 /* Starts the program; with --json its standard output is our standard error. */
@@ -493,7 +497,7 @@ static int job_by_rank(const void *one, const void *other)
 static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsigned number)
 {
     char **files = gp_dryrun_files(job, number);
-    int rc = files ? GP_EXIT_OK : gp_load_memory("dryrun");
+    int rc = files ? GP_EXIT_OK : gp_memory_error("dryrun");
     for (size_t i = 0; files && files[i]; i++) {
         if (!rc)
             rc = gp_dryrun_read(run, files[i], job->budget_bytes, number == 0 && i == 0);
@@ -643,7 +647,7 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, co
     job_watch(job, run, &child, &watch, &ends);
     for (int i = 0; !rc && i < watch.count; i++)
         if (gp_watch_read(watch.watched[i]) != 0)
-            rc = gp_load_memory("dryrun");
+            rc = gp_memory_error("dryrun");
     if (!rc)
         gp_recorded_finish(&watch, getenv("GPUPROF_RECORD"));
     gp_watch_free(&watch);

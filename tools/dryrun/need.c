@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * need.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
  * places are copied, so that of many ranks one recording is in memory at a time. */
-#include <cmd/dryrun.h>
+#include <common/loaded.h>
+#include <common/messages.h>
+#include <dryrun/dryrun.h>
 #include <read/common/hash.h>
-#include <show/gate/gate.h>
 
+#include <analyze/fit.h>
 #include <cache/policy.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -545,7 +548,7 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
     struct gp_need *needs = realloc(run->needs, (run->need_count + device_count + 1ul) * sizeof(*needs));
     if (needs)
         run->needs = needs;
-    uint8_t *hints = gp_gate_hints(&loaded->report);
+    uint8_t *hints = gp_report_hints(&loaded->report);
     bool *assumed = need_assumed(loaded->recording);
     struct gp_refused *refused = gp_refused_find(loaded->recording);
     if (!needs || !hints || !assumed || !refused)
@@ -569,11 +572,9 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
 
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first)
 {
-    const struct gp_load_options options = {
-        .target = GP_TARGET_INIT("dryrun"), .files = {file}, .file_count = 1, .sites = true};
     struct gp_loaded loaded;
     uint32_t before = run->need_count;
-    int rc = gp_load(&loaded, &options, 0);
+    int rc = gp_load_file(&loaded, "dryrun", file, &(struct gp_load_view){0});
     if (rc)
         return rc;
     const struct gp_recording *r = loaded.recording;
@@ -591,7 +592,7 @@ int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_b
     if (rc == -ERANGE)
         gp_error("dryrun", "%s: no size was found at which the requests fit: is the recording damaged?", file);
     else if (rc)
-        gp_load_memory("dryrun");
+        gp_memory_error("dryrun");
     run->processes += run->need_count > before;
     gp_load_unload(&loaded, first);
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;

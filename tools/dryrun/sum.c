@@ -5,7 +5,7 @@
  * others is possible.  So when the last of some processes starts, each counts with the most that it holds from then on.
  * At least: what they held at one time, as it went. */
 #include <analyze/fit.h>
-#include <cmd/dryrun.h>
+#include <dryrun/dryrun.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>

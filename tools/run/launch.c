@@ -3,12 +3,16 @@
  * everything before the program starts, and creates no files.  Its parts: stand-ins of libraries,
  * simulated GPUs, a program under the profiler, a program that is waited for. */
 #define _GNU_SOURCE /* asprintf */
-#include <cmd/cmd.h>
+#include <base/text.h>
+#include <common/messages.h>
+#include <common/values.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <gnu/libc-version.h>
+#include <gpuprof/wire.h>
 #include <limits.h>
-#include <show/text/write.h>
+#include <read/common/parse.h>
+#include <run/launch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

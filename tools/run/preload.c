@@ -3,12 +3,14 @@
  * hooks, and the simulated GPU's libraries; see cmd.h.  It changes only the environment of this
  * process.  Called by launch.c.  Its parts: whether a library fits, what is loaded. */
 #define _GNU_SOURCE /* asprintf */
+#include <base/text.h>
 #include <cache/policy.h>
-#include <cmd/cmd.h>
+#include <common/messages.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <run/launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

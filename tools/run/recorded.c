@@ -4,8 +4,7 @@
  * by run.c when they have ended.  The session and the file may be forged, so both are checked like
  * any other input.
  */
-#include <cmd/cmd.h>
-#include <cmd/load.h>
+#include <common/values.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +14,7 @@
 #include <read/recording/recording.h>
 #include <record/format.h>
 #include <record/recorder.h>
-#include <show/text/write.h>
+#include <run/recorded.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +26,22 @@
 /* ==== the end of a killed recording =============================================================================== */
 /* Ends the recording of a process that was killed.  The recorder is a thread of the process and died
  * with it; the ring of events and the call sites are in its session, which `run` holds. */
+
+int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header)
+{
+    struct gp_peer again;
+    char problem[GP_PROBLEM_BYTES];
+    int rc = gp_peer_fetch(session, header, sizeof(*header), 0);
+    if (!rc)
+        rc = gp_peer_check(&again, header, session->total_bytes, problem);
+    if (rc)
+        return rc;
+    bool sites = header->sites_offset % 8 == 0 && header->sites_offset <= session->total_bytes &&
+                 header->sites_bytes <= session->total_bytes - header->sites_offset;
+    header->sites_offset = sites ? header->sites_offset : 0;
+    header->oom_offset = again.oom_offset;
+    return 0;
+}
 
 static int end_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {

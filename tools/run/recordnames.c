@@ -4,8 +4,9 @@
  *
  * The names are blocks behind the index: until they are written, the file is the recording that it was.
  */
-#include <cmd/cmd.h>
+#include <common/messages.h>
 #include <record/file.h>
+#include <run/recorded.h>
 #include <symbol/symbol.h>
 
 #include <errno.h>

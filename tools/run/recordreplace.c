@@ -5,7 +5,8 @@
  * An older recording is lost only when a complete new one takes its place.  Until then the new one is
  * x.gpuprof.PID.part, PID being this command's.  A command that is killed leaves both.
  */
-#include <cmd/cmd.h>
+#include <common/messages.h>
+#include <run/recorded.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -142,7 +142,7 @@ int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, siz
 struct judge {
     struct gp_findings *out;
     struct gp_report *report;
-    struct gp_gate_uses uses; /* count 0: not needed */
+    struct gp_report_uses uses; /* count 0: not needed */
 };
 
 struct judge_sum {     /* which blocks a budget is on */
@@ -570,7 +570,7 @@ bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, struct 
         leaks |= budgets->rows[i].kind == GP_BUDGET_LEAK;
     }
     if (uses)
-        ok = gp_gate_uses_find(report, &judge.uses);
+        ok = gp_report_uses_find(report, &judge.uses);
     else if (leaks)
         ok = gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
     budgets->judged = true;
@@ -600,7 +600,7 @@ bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, struct 
             judge_devices(&judge, budget);
         }
     }
-    gp_gate_uses_free(&judge.uses);
+    gp_report_uses_free(&judge.uses);
     return ok && !out->failed;
 }
 

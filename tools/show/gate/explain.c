@@ -84,11 +84,11 @@ static json_t *explain_who(struct explain *explain)
 
 static json_t *explain_uses(struct explain *explain)
 {
-    struct gp_gate_uses uses = {0};
+    struct gp_report_uses uses = {0};
     json_t *object = json_object();
     int64_t bytes = explain->device->peak->bytes;
-    if (!gp_gate_uses_find(explain->report, &uses)) {
-        gp_gate_uses_free(&uses);
+    if (!gp_report_uses_find(explain->report, &uses)) {
+        gp_report_uses_free(&uses);
         json_decref(object);
         return NULL;
     }
@@ -102,7 +102,7 @@ static json_t *explain_uses(struct explain *explain)
     if (explain->uses[GP_USE_UNKNOWN] > bytes / 4)
         explain_say(explain->doubts, "what %.0f %% of the peak is for is unknown",
                     100.0 * (double)explain->uses[GP_USE_UNKNOWN] / (double)bytes);
-    gp_gate_uses_free(&uses);
+    gp_report_uses_free(&uses);
     return object;
 }
 

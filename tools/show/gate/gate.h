@@ -111,10 +111,10 @@ struct gp_gate_changes {
     const char *why;      /* of struct gp_gate_rows */
     int64_t peak_bytes[2];
 };
-/* uses: by side and device, of gp_gate_uses_find; only by use, else NULL.  False: out of memory. */
-struct gp_gate_uses;
+/* uses: by side and device, of gp_report_uses_find; only by use, else NULL.  False: out of memory. */
+struct gp_report_uses;
 bool gp_gate_compare(const struct gp_report *const reports[2], enum gp_gate_by by,
-                     const struct gp_gate_uses *const uses[2], struct gp_gate_changes *changes);
+                     const struct gp_report_uses *const uses[2], struct gp_gate_changes *changes);
 void gp_gate_changes_free(struct gp_gate_changes *changes);
 /* Rows that are not sites, as a table and as JSON. */
 void gp_gate_changes_print(FILE *out, const struct gp_gate_changes *changes);
@@ -123,22 +123,6 @@ json_t *gp_gate_changes_json(const struct gp_gate_changes *changes);
  * each of them. */
 void gp_gate_judge_growth(struct gp_findings *gate, const struct gp_report *const reports[2],
                           const struct gp_gate_changes *changes, const struct gp_gate_growth *growth);
-
-/* ---- useskept.c: what the memory is for --------------------------------------------------------------------------- */
-
-/* What the names on its stack tell of each call site (enum gp_use_hint), for gp_uses_find; free() it.  NULL:
- * out of memory. */
-uint8_t *gp_gate_hints(const struct gp_report *report);
-
-struct gp_gate_uses { /* by device of the recording; NULL: not used, or the host for uses */
-    struct gp_phases **phases;
-    struct gp_use_table **uses;
-    uint32_t count;
-};
-/* Runs GP_REPORT_LEAKS, unless the report has run.  Free with gp_gate_uses_free in any case.  False: out of
- * memory. */
-bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses);
-void gp_gate_uses_free(struct gp_gate_uses *uses);
 
 /* ==== budgets ===================================================================================================== */
 /* Budgets of a program's memory, and whether a recording is within them.  `check`, `run` and

@@ -111,7 +111,7 @@ static void compare_use(const struct gp_flow *flow, const struct gp_use_table *t
         rows[use].own_bytes[side] += most[use];
 }
 
-static bool compare_uses(const struct gp_report *const reports[2], const struct gp_gate_uses *const uses[2],
+static bool compare_uses(const struct gp_report *const reports[2], const struct gp_report_uses *const uses[2],
                          struct gp_gate_changes *changes)
 {
     struct gp_findings copies = {0};
@@ -143,7 +143,7 @@ static int change_compare(const void *one, const void *other)
 }
 
 bool gp_gate_compare(const struct gp_report *const reports[2], enum gp_gate_by by,
-                     const struct gp_gate_uses *const uses[2], struct gp_gate_changes *changes)
+                     const struct gp_report_uses *const uses[2], struct gp_gate_changes *changes)
 {
     *changes = (struct gp_gate_changes){.by = by, .why = ""};
     bool ok = by == GP_GATE_USE ? compare_uses(reports, uses, changes) : compare_sites(reports, changes);

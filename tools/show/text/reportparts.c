@@ -36,13 +36,6 @@ const char *gp_report_step_source(const struct gp_report *report)
     return sources[report->steps->source];
 }
 
-const char *gp_steps_found(const struct gp_steps *steps)
-{
-    static const char *const calls[] = {"", "optimizer", "backward", "calls"};
-    static const char *const found[] = {"marks", "ranges", "repeats", "time", "given"};
-    return steps->source == GP_STEPS_STACKS ? calls[steps->call] : found[steps->source];
-}
-
 const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT])
 {
     const struct gp_steps *steps = report->steps;

@@ -9,6 +9,7 @@
 #include <analyze/fit.h>
 #include <analyze/forecast.h>
 #include <analyze/report.h>
+#include <dryrun/model.h>
 #include <jansson.h>
 #include <show/text/write.h>
 #include <stdio.h>
@@ -35,8 +36,6 @@ json_t *gp_report_reconcile_json(const struct gp_report *report);
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host"; null: there is none */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
-/* How steps were found: "marks", "ranges", "optimizer", "backward", "calls", "given", "repeats" or "time". */
-const char *gp_steps_found(const struct gp_steps *steps);
 /* Which rhythm the steps are: 'marks "step"', "a period of 12 ms found in the allocations". */
 #define GP_RHYTHM_TEXT 160
 const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT]);
@@ -201,162 +200,8 @@ void gp_text_fit(const struct gp_text_page *page, const struct gp_fit_answer *an
 json_t *gp_fit_json(const struct gp_fit_answer *answer);
 
 /* ==== `gpuprof dryrun` ============================================================================================ */
-/* The answer of `gpuprof dryrun`, as text for a terminal and as JSON.  Nothing here computes a
- * result; everything in it is copied, so that the recordings can be gone. */
+/* The answer of `gpuprof dryrun`, as text for a terminal and as JSON.  Nothing here computes a result. */
 
-#define GP_NEED_TEXT 256
-#define GP_NEED_NAME 128
-
-struct gp_need_place { /* a line of the user's code with what a framework did there */
-    char text[GP_NEED_TEXT];
-    char function[GP_NEED_NAME], file[GP_NEED_TEXT], operation[GP_NEED_NAME];
-    uint32_t line;
-};
-
-struct gp_need_line { /* blocks of one place and one use that are live at the peak */
-    struct gp_need_place place;
-    enum gp_use use;
-    int64_t bytes, count;
-    uint64_t life_ns; /* the mean of their bytes */
-};
-
-struct gp_need_moment { /* an event: when, in which step (from 1; 0: in none), and what was asked for */
-    uint64_t since_ns;
-    uint32_t step;
-    int64_t bytes, free_bytes; /* free: -1 unknown */
-    struct gp_need_place place;
-};
-
-struct gp_need_refused { /* requests of one size from one place that got no memory, and that nothing served later */
-    struct gp_need_place place;
-    int64_t bytes, count; /* bytes 0: a context, or the code of a kernel */
-};
-
-struct gp_need_level { /* what is held from that time on, without the context, and the most from then to the end */
-    uint64_t time_ns;
-    int64_t bytes, after_bytes;
-    int64_t least_bytes; /* of `bytes`: without what pools have idle */
-};
-
-struct gp_need { /* of one process on one device */
-    uint32_t pid;
-    int32_t rank; /* -1: none */
-    char comm[65], uuid[48];
-    int32_t device; /* its number in the process */
-    bool complete;
-    uint64_t missing; /* events */
-    int64_t allocated_peak_bytes, reserved_peak_bytes;
-    /* Of the device, with the context. */
-    int64_t needed_bytes, smallest_bytes, context_bytes;
-    int64_t code_bytes;             /* of kernels: a part of the context */
-    int64_t assumed_bytes;          /* at the peak: what libraries took that are stood in for */
-    int64_t assumed_reserved_bytes; /* the same when most was reserved, so a part of needed_bytes */
-    int64_t growable_bytes;         /* needed with expandable segments; -1: not tried */
-    struct gp_wire_polled ahead;    /* a pool that was taken ahead; pool_bytes 0: none */
-    bool ahead_told;                /* by XLA; else its pieces tell */
-    int64_t uses[GP_USES];          /* at the peak of the allocated bytes, to which they add up */
-    double sure[GP_USES];           /* of most of its bytes; 0: unknown */
-    struct gp_need_line *lines;
-    uint32_t line_count; /* the most bytes first */
-    uint32_t steps, peak_step;
-    const char *steps_found;   /* gp_steps_found; "" without any */
-    uint32_t repeats;          /* what repeats, where steps are not known; 0: nothing does */
-    double repeats_sure;       /* how evenly it does, 0..1 */
-    uint64_t peak_ns, step_ns; /* since the start of the recording; length of a step */
-    bool infers;               /* stacks show layers that are called, and no backward pass */
-    /* CLOCK_MONOTONIC: the process may have used the device from the first of these on, used it from the second to the
-     * third.  Processes that do not overlap do not add up. */
-    uint64_t start_ns, begin_ns, end_ns;
-    bool exits;                        /* the recording has its end */
-    int64_t memory_bytes, least_bytes; /* of needed_bytes and of smallest_bytes: without the context */
-    bool kernels;                      /* some ran, which makes the context larger */
-    struct gp_need_level *levels;      /* in the order of time */
-    uint32_t level_count;
-    struct gp_need_refused *refused; /* the largest first */
-    uint32_t refused_count;
-    bool oom, over;
-    struct gp_need_moment failed; /* the last request that failed, with oom */
-    struct gp_need_moment broke;  /* what took the device over the budget, with over */
-};
-
-struct gp_dryrun_note { /* of a stand-in or of the simulator */
-    char library[64], kind[16], text[GP_NEED_TEXT];
-    uint64_t count; /* processes that said it */
-};
-
-struct gp_dryrun_read {         /* copies of results to the host from one place */
-    struct gp_need_place place; /* function "": not known */
-    int64_t count, bytes;
-};
-
-struct gp_dryrun_run { /* one run of the program */
-    char gpu[32];      /* the name */
-    int64_t total_bytes;
-    int64_t threads;       /* that the GPU can hold */
-    bool plenty;           /* the run after one that failed, on a device of another size */
-    int status;            /* of the program, as a shell gives it */
-    bool ended;            /* by --steps */
-    bool unended;          /* in spite of --steps */
-    uint32_t processes;    /* that used a GPU */
-    uint32_t cut;          /* recordings that end before their process did */
-    uint32_t contextless;  /* processes that got no memory for a context, so that their device is not known */
-    int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
-    uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
-    uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
-    struct gp_need *needs;
-    uint32_t need_count;
-    struct gp_dryrun_note *notes;
-    uint32_t note_count;
-    struct gp_dryrun_read *reads; /* the most often first */
-    uint32_t read_count;
-};
-
-enum gp_dryrun_verdict { GP_DRYRUN_FITS, GP_DRYRUN_TOO_LARGE, GP_DRYRUN_FAILED /* for another reason */ };
-
-struct gp_dryrun_gpu {
-    char key[32], name[64], capability[8];
-    int64_t total_bytes, threads;
-    enum gp_dryrun_verdict verdict;
-    uint32_t run;                         /* on which this rests */
-    uint32_t failed;                      /* the run in which memory was refused; GP_REC_NONE */
-    bool own;                             /* the program ran on this GPU */
-    int64_t needed_bytes, smallest_bytes; /* -1 unknown */
-};
-
-struct gp_dryrun_batch { /* a size that --batch has tried */
-    int64_t size;
-    enum gp_dryrun_verdict verdict;
-    uint32_t run;
-    int64_t needed_bytes; /* -1: it ran out of memory, or failed */
-};
-
-struct gp_dryrun_answer {
-    char *const *command;
-    struct gp_dryrun_gpu *gpus;
-    uint32_t gpu_count;
-    struct gp_dryrun_run *runs;
-    uint32_t run_count;
-    uint32_t shown;       /* the run whose parts the text shows */
-    int64_t budget_bytes; /* 0: none */
-    bool over;
-    struct gp_dryrun_batch *batches; /* --batch: by size */
-    uint32_t batch_count;
-    int64_t batch_sizes[2];             /* that were asked for */
-    bool random;                        /* what was read back of results: else zeros */
-    const struct gp_dryrun_gpu *enough; /* the smallest that is; NULL: none */
-    bool enough_by_size;                /* the program has not run on it */
-};
-
-/* The process that needs most of a device; NULL: none used one. */
-const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run);
-/* The first process that went over the budget, or else whose request to the driver failed; NULL: none. */
-const struct gp_need *gp_dryrun_broken(const struct gp_dryrun_run *run, bool over);
-static inline bool gp_dryrun_failed(const struct gp_dryrun_run *run)
-{
-    return run->status && !run->ended;
-}
-/* The requests that got no memory, of all processes. */
-int64_t gp_dryrun_refused(const struct gp_dryrun_run *run);
 void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
 /* gpuprof.dryrun/1; NULL: out of memory. */
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer);

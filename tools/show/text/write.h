@@ -5,45 +5,17 @@
 #ifndef GP_WRITE_WRITE_H
 #define GP_WRITE_WRITE_H
 
-#include <jansson.h>
+#include <common/values.h>
 #include <read/collect/collect.h>
 #include <stdio.h>
 
-#define GP_SIZE_TEXT 24
-
-/* "1.500 GiB", "512 B": four significant digits, "1023.9 MiB" at most.  Negative: "-" (unknown). */
-const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
-
-#define GP_BOLD   "\033[1m"
-#define GP_DIM    "\033[2m"
-#define GP_RED    "\033[31m"
-#define GP_GREEN  "\033[32m"
-#define GP_YELLOW "\033[33m"
-#define GP_BLUE   "\033[34m"
-#define GP_OFF    "\033[0m"
-/* The escape sequence, or nothing where the stream is no terminal that has colours, or NO_COLOR is set. */
-const char *gp_tone(FILE *out, const char *code);
-
-/* "350 ms", "2.5 s", "3.0 h"; negative: "-" (unknown). */
-const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
-
-/* The integer; null if it is negative (unknown). */
-json_t *gp_json_known(int64_t value);
 /* What XLA said of its pool; null: nothing. */
 json_t *gp_polled_json(const struct gp_wire_polled *said);
 /* The kernel's limits of GPU memory for the process's cgroup: docs/interface.md, cgroup_memory. */
 json_t *gp_cgroup_json(const struct gp_process *process);
-/* "0x7f..." */
-json_t *gp_json_address(uint64_t address);
-/* The string; null if it is NULL or empty. */
-json_t *gp_json_text(const char *text);
 /* Adds before_attach_bytes (-1: unknown) and the other numbers of memory from before an attach; before:
  * NULL if there was none. */
 void gp_before_json(json_t *object, int64_t bytes, const struct gp_wire_before_device *before);
-/* Prints and frees the object; indented unless `line`.  0, -ENOMEM (object was NULL), or -errno of
- * the stream. */
-int gp_json_print(FILE *out, json_t *object, bool line);
-
 /* gpuprof.stat/1.  device: only the device of this number; -1: all. */
 json_t *gp_stat_json(const struct gp_system *system, int device);
 /* A scope's peaks on one device; "device" is a number, or "host". */

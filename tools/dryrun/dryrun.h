@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * dryrun.h: the parts of `gpuprof dryrun`: dryrun.c decides what to run and what follows from it,
- * dryrun/job.c runs the program once, with its files in a folder, and looks how far it is, and
- * dryrun/need.c reads what a recording of it needs of a device.  dryrun/sum.c adds up the processes of a device.
+ * dryrun.h: the parts of `gpuprof dryrun`.  tools/cmd/dryrun.c decides what to run and what follows from
+ * it; job.c runs the program once, with its files in a folder, and looks how far it is; need.c reads what
+ * a recording of it needs of a device; sum.c adds up the processes of a device; answer.c picks the process that decides.
  */
-#ifndef GP_CMD_DRYRUN_H
-#define GP_CMD_DRYRUN_H
+#ifndef GP_DRYRUN_DRYRUN_H
+#define GP_DRYRUN_DRYRUN_H
 
-#include <cmd/load.h>
-#include <show/text/text.h>
+#include <dryrun/model.h>
+#include <run/launch.h>
 
 struct gp_dryrun_job { /* what is the same for all runs */
     struct gp_launch launch;
@@ -39,7 +39,7 @@ char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
 /* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);
 
-/* dryrun/sum.c: what the fullest device must have of a GPU with so many threads: to be sure, and at least.  -1: none was
+/* What the fullest device must have of a GPU with so many threads: to be sure, and at least.  -1: none was
  * used.  False: out of memory. */
 bool gp_dryrun_sum(const struct gp_dryrun_run *run, int64_t threads, int64_t *needed, int64_t *least);
 /* When the processes lived, as they were seen from outside. */
@@ -49,7 +49,7 @@ struct gp_dryrun_life {
 };
 void gp_dryrun_lives(struct gp_dryrun_run *run, const struct gp_dryrun_life *lives, uint32_t count);
 
-/* dryrun/batch.c: --batch=N[,M].  Not 0: not such a list. */
+/* --batch=N[,M].  Not 0: not such a list. */
 int gp_dryrun_batch_parse(const char *text, int64_t sizes[2]);
 /* Whether an argument of the program has "{batch}", and the command line with a size for it; NULL: out of memory. */
 bool gp_dryrun_batch_named(char *const *argv);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * useskept.c: what the memory of a recording is for, and its phases: the names on the stacks come from
+ * reportuses.c: what the memory of a recording is for, and its phases: the names on the stacks come from
  * the symbols, the rest from the analyses; see gate.h.  Also called by `gpuprof phases`. */
 #include <analyze/report.h>
-#include <show/gate/gate.h>
 #include <symbol/symbol.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-uint8_t *gp_gate_hints(const struct gp_report *report)
+uint8_t *gp_report_hints(const struct gp_report *report)
 {
     static const uint8_t parts[GP_PARTS] = {
         [GP_PART_FORWARD] = GP_HINT_FORWARD,     [GP_PART_BACKWARD] = GP_HINT_BACKWARD,
@@ -34,14 +33,14 @@ uint8_t *gp_gate_hints(const struct gp_report *report)
     return hints;
 }
 
-bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses)
+bool gp_report_uses_find(struct gp_report *report, struct gp_report_uses *uses)
 {
     const struct gp_recording *recording = report->recording;
     bool ok = report->leaks || gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
     uses->count = recording->device_count;
     uses->phases = calloc(uses->count + 1ul, sizeof(*uses->phases));
     uses->uses = calloc(uses->count + 1ul, sizeof(*uses->uses));
-    uint8_t *hints = gp_gate_hints(report);
+    uint8_t *hints = gp_report_hints(report);
     ok = ok && uses->phases && uses->uses && hints;
     for (uint32_t d = 0; ok && d < uses->count; d++) {
         if (!report->devices[d].used)
@@ -55,7 +54,7 @@ bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses)
     return ok;
 }
 
-void gp_gate_uses_free(struct gp_gate_uses *uses)
+void gp_report_uses_free(struct gp_report_uses *uses)
 {
     for (uint32_t d = 0; d < uses->count; d++) {
         gp_phases_free(uses->phases ? uses->phases[d] : NULL);
@@ -63,5 +62,5 @@ void gp_gate_uses_free(struct gp_gate_uses *uses)
     }
     free(uses->phases);
     free(uses->uses);
-    *uses = (struct gp_gate_uses){0};
+    *uses = (struct gp_report_uses){0};
 }
