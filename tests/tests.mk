@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 # How tests are built and found.  One binary per source, found by wildcard:
-#   unit/test_X.c        Criterion, linked with the target's and the tools' objects
+#   unit/FOLDER/test_X.c Criterion, linked with the target's and the tools' objects; FOLDER is that of the product which it
+#                        tests, and the binary is unit/test_X
 #   integration/test_X.c Criterion, spawns programs under the library and the simulated GPU
 #   torture/X.c          plain programs for races, short as they are, long with MODE=tsan; print "N passed, N failed"
 #   programs/X.c         CUDA programs (X_rt.c: runtime API), run by integration tests
 #   bench/X.c            benches: TSV on stdout
 
-UNIT        := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
+UNIT_SRC    := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
+UNIT        := $(patsubst %.c,$(B)/tests/unit/%,$(notdir $(UNIT_SRC)))
 INTEGRATION := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/integration/test_*.c))
 TORTURE     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/torture/*.c))
 PROGRAMS    := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/programs/*.c))
@@ -34,7 +36,8 @@ define testprogram
 endef
 # These run the command itself.
 $(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_leaks $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
-$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a $(CORE)
+$(foreach source,$(UNIT_SRC),$(eval $(B)/tests/unit/$(basename $(notdir $(source))): $(B)/obj/$(source:.c=.o)))
+$(UNIT): $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a $(CORE)
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE)
 	$(testprogram)

@@ -4,7 +4,7 @@
  * and pins: as root, as a user who may not read the process table, without an agent, and after a
  * reset.
  */
-#include <unit/cli.h>
+#include <unit/cmd/cli.h>
 
 #include <agent/maps/maps.h>
 #include <bpf/bpf.h>

@@ -2,7 +2,7 @@
  *
  * leakcorpus.h: recordings of programs that leak and of programs that do not, drawn from a seed.  A row of the table is a
  * shape of a program: how its steps show, what it keeps, what else it does, and how it ends.  The seed draws sizes, counts,
- * times and the order of things.  unit/test_leak_corpus.c counts what the analysis says of them, and
+ * times and the order of things.  unit/test_leak_corpus counts what the analysis says of them, and
  * docs/benchmarks.md has the numbers.
  */
 #ifndef GP_TEST_LIB_LEAKCORPUS_H

@@ -17,8 +17,11 @@ def digest(path):
         return hashlib.sha1(file.read()).hexdigest()
 
 
-def source_of(test):
-    return f"tests/{test}" if test.endswith(".sh") else f"tests/{test}.c"
+def source_of(tree, test):
+    """Unit tests lie in folders, and are named without them."""
+    if test.startswith("unit/"):
+        return glob.glob(f"{tree}/tests/unit/**/{os.path.basename(test)}.c", recursive=True)[0]
+    return f"{tree}/tests/{test}" if test.endswith(".sh") else f"{tree}/tests/{test}.c"
 
 
 class Cover:
@@ -33,7 +36,7 @@ class Cover:
 
     def missing(self, names):
         """The tests of NAMES that have not been measured as they are now."""
-        return [n for n in names if self.tests.get(n, {}).get("source") != digest(f"{self.tree}/{source_of(n)}")]
+        return [n for n in names if self.tests.get(n, {}).get("source") != digest(source_of(self.tree, n))]
 
     def measure(self, names, run):
         """Which lines each test reaches; RUN(name) runs it alone in build-cov and returns (result, seconds)."""
@@ -42,7 +45,7 @@ class Cover:
             for path in glob.glob(f"{build}/obj/**/*.gcda", recursive=True):
                 os.unlink(path)
             result, seconds = run(name)
-            test = {"source": digest(f"{self.tree}/{source_of(name)}"), "lines": self.lines_of(build)}
+            test = {"source": digest(source_of(self.tree, name)), "lines": self.lines_of(build)}
             if result == "passed":
                 test.update(passed=True, seconds=seconds)
             self.tests[name] = test
@@ -55,7 +58,7 @@ class Cover:
         One that fails as it is cannot judge.
         """
         for name in names:
-            source = digest(f"{self.tree}/{source_of(name)}")
+            source = digest(source_of(self.tree, name))
             test = self.tests.setdefault(name, {"lines": {}})
             if "seconds" in test and test.get("source", test.get("timed")) == source:
                 continue

@@ -107,7 +107,7 @@ class Mutation:
         if not self.tree.make(*BUILDS, timeout=3600):
             sys.exit(f"the tree does not build: {self.tree.log}")
         names = [f"{group}/{os.path.basename(path)[:-2]}" for group in ("unit", "integration")
-                 for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/test_*.c"))]
+                 for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/**/test_*.c", recursive=True))]
         names = [name for name in names if name not in LONG] + SCRIPTS
         missing = [name for name in self.cover.missing(names) if name not in KERNEL]
         if missing:

@@ -39,7 +39,7 @@ tests/real/fetch -d "$sysroot" "$release:arm64" libc6-dev libgcc-s1 libjansson-d
     libiberty-dev libsqlite3-dev libprotobuf-c-dev zlib1g-dev liblzma-dev libbz2-dev libmicrohttpd-dev libbpf-dev systemtap-sdt-dev libcriterion-dev ||
     exit 77
 tests=()
-for test in tests/unit/test_*.c; do
+for test in $(find tests/unit -name 'test_*.c' | sort); do
     name=$(basename "$test" .c)
     case " $* " in *" unit "*) ;; *) case " $core " in *" ${name#test_} "*) ;; *) continue ;; esac ;; esac
     tests+=("unit/$name")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * pass.c: a library through which a call goes; tests/unit/test_owner.c and tests/torture/framework.c load copies of it under
+ * pass.c: a library through which a call goes; unit/test_owner and tests/torture/framework.c load copies of it under
  * the names of libraries that own memory.
  */
 void pass(void (*next)(void *), void *arg);

@@ -8,8 +8,8 @@
 #include <show/terminal/siteview.h>
 #include <symbol/symbol.h>
 
-#include "cli.h"
-#include "view_fixture.h"
+#include <unit/cmd/cli.h>
+#include <unit/show/terminal/view_fixture.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

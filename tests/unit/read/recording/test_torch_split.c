@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train_fixture.h"
+#include <unit/analyze/train_fixture.h>
 
 #define ROUND  512u
 #define BLOCKS 20000u

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "train_fixture.h"
+#include <unit/cmd/cli.h>
 
 #define PAGE ((int64_t)GP_FIT_PAGE)
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train_fixture.h"
+#include <unit/analyze/train_fixture.h>
 
 /* ---- making and reading ------------------------------------------------------------------------------------------ */
 

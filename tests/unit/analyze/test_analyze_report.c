@@ -5,8 +5,8 @@
 #include <lib/recsave.h>
 #include <show/text/text.h>
 
-#include "cli.h"
 #include "train_fixture.h"
+#include <unit/cmd/cli.h>
 
 static struct gp_recording *recording_of(unsigned steps, bool leak)
 {

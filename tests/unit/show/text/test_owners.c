@@ -3,11 +3,11 @@
  * test_owners.c: owners of memory in text and JSON, from made-up processes. The bytes of all rows
  * add up to the totals in each of them.
  */
-#include "view_fixture.h"
 #include <analyze/analyze.h>
 #include <lib/analyses.h>
 #include <lib/recmake.h>
 #include <show/text/write.h>
+#include <unit/show/terminal/view_fixture.h>
 
 static char *owners_text(void (*print)(FILE *, const struct gp_process *, const struct gp_device_view *),
                          const struct gp_process *process)

@@ -335,8 +335,8 @@ static void judge(struct gp_recording *r, uint32_t blocks)
             export.full_stacks = false;
         }
     }
-    snprintf(command, sizeof(command), "python3 %s %s %u 2>&1", path_source("tests/unit/export_check.py"), folder,
-             blocks);
+    snprintf(command, sizeof(command), "python3 %s %s %u 2>&1",
+             path_source("tests/unit/convert/export/export_check.py"), folder, blocks);
     FILE *judge = popen(command, "r");
     char said[4096];
     size_t length = fread(said, 1, sizeof(said) - 1, judge);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as users and scripts run them, with the
  * built command, library and simulated GPU. */
-#include "cli.h"
+#include <unit/cmd/cli.h>
 
 #include <convert/replay/replay.h>
 

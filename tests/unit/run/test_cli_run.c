@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_cli_run.c: the commands that start programs (run, trace) or look at the machine (doctor):
  * environment, status, signals, events.  Run by the unit tests. */
-#include "cli.h"
 #include "lib/build.h"
 #include <cmd/cmd.h>
 #include <elf.h>
@@ -9,6 +8,7 @@
 #include <record/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <unit/cmd/cli.h>
 
 /* Long enough for a command that shares its processor with ten programs to find the session. */
 #define PROFILED_MS "400"

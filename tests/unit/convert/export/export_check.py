@@ -197,7 +197,7 @@ def check_gzip(file, weight, stacks):
     raw = open(path(file), "rb").read()
     must(raw[:2] == b"\x1f\x8b", "pprof: not gzipped")
     data = gzip.decompress(raw)
-    decoded = subprocess.run(["protoc-c", "--proto_path=" + os.path.join(here, "../../tools/convert/export"),
+    decoded = subprocess.run(["protoc-c", "--proto_path=" + os.path.join(here, "../../../../tools/convert/export"),
                               "--decode=perftools.profiles.Profile", "profile.proto"], input=data,
                              stdout=subprocess.PIPE, check=True).stdout
     must(re.search(rb"^\d+:", decoded, re.M) is None, "pprof: fields that the schema does not have")

@@ -7,7 +7,7 @@
 #include <read/recording/internal.h>
 #include <stdlib.h>
 
-#include "train_fixture.h"
+#include <unit/analyze/train_fixture.h>
 
 #define ADDRESSES 64u
 #define SPANS     40u

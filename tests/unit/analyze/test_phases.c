@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "train_fixture.h"
+#include <unit/cmd/cli.h>
 
 static void say(struct recmake *make, uint64_t ms, const char *name)
 {
