@@ -138,7 +138,7 @@ $(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/coll
 $(B)/fuzzers/cfi: src/stack/cfi.c
 $(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(CORE_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
-$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c $(B)/libtools.a $(CORE)
+$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c tools/agent/kernel/probeargs.c $(B)/libtools.a $(CORE)
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a $(CORE)
 $(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a $(CORE)

@@ -176,7 +176,7 @@ void gp_hooks_ended(enum gp_hooks_row row, struct gp_hooks_call *call);
 /* The context current to this thread and its number; NULL and 0: none. */
 void gp_hooks_current(struct gp_call *call);
 
-/* ---- numbers for handles (hooks_resource.c) ------------------------------------------------------------------------ */
+/* ---- numbers for handles (hooks_number.c) -------------------------------------------------------------------------- */
 
 /* The driver reuses handles of dead objects.  Numbers are never reused, like CUPTI's context and
  * module ids.  Any thread, inside gp_thread_enter/leave. */
@@ -194,6 +194,10 @@ uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle)
 /* Gives the handle this number: after a take whose object stays alive, or for a second handle of one
  * object.  False: the table is full. */
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
+/* Removes it, if it is still this one. */
+void gp_hooks_number_drop(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
+/* New numbers come after this one. */
+void gp_hooks_number_after(struct gp_hooks_numbers *numbers, uint32_t number);
 
 /* ==== copies of CUPTI ============================================================================================= */
 /* Finds the copies of CUPTI that this process could use, the best first.  It does not open or load

@@ -2,7 +2,7 @@
  *
  * python.h: shared by the files that read Python's frames. python.c walks them, python_find.c finds
  * the interpreter and its layout, python_copy.c has the kernel copy memory that may be freed,
- * python_text.c reads strings, python_line.c line tables, and python_line.c keeps the lines of
+ * python_text.c reads strings, python_line.c line tables, and python_table.c keeps the lines of
  * 3.10 and 3.11. docs/understand/sites.md explains why the reading is safe.
  */
 #ifndef GP_STACK_PYTHON_H

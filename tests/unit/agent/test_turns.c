@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_turns.c: whose turn it is to be attached to (tools/agent/attacher.c).
+ * test_turns.c: whose turn it is to be attached to (tools/agent/turns.c).
  */
 #include <agent/internal.h>
 

@@ -2,7 +2,7 @@
  *
  * test_publish.c: what a publication writes into the session, and the table of scopes against a model
  * (src/session/publish.c); the layout of a session and the failures of its making (session.c); and the memfd of all extents
- * (extents.c, extentwalk.c).
+ * (extents.c).
  */
 #include "lib/sanitized.h"
 #include "session/internal.h"

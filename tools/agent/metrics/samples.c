@@ -8,67 +8,11 @@
 #include <agent/metrics/internal.h>
 #include <base/clock.h>
 #include <base/text.h>
-#include <inttypes.h>
 #include <read/collect/collect.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* ==== forecasts =================================================================================================== */
-
-struct gp_ahead *gp_metrics_ahead_new(void)
-{
-    struct gp_ahead *ahead = calloc(1, sizeof(*ahead));
-    if (ahead)
-        gp_forecast_begin(&ahead->forecast, GP_FORECAST_MOMENTS);
-    return ahead;
-}
-
-void gp_metrics_ahead_look(struct gp_ahead *ahead, const struct gp_map_sum *sum, uint64_t now_ns, int64_t free_bytes,
-                           int64_t limit_left, int64_t *headroom_bytes, int64_t *seconds_to_oom)
-{
-    int64_t allocated = sum->allocated_bytes, peak = sum->allocated_peak_bytes;
-    bool begun = ahead->forecast.begun;
-    struct gp_forecast_sample sample = {.time_ns = now_ns,
-                                        .low = allocated,
-                                        .high = !begun || peak > ahead->peak ? peak : allocated,
-                                        .last = allocated,
-                                        .allocs = sum->calls,
-                                        .frees = sum->frees,
-                                        .taken_bytes = -1,
-                                        .fresh_bytes = -1};
-    struct gp_forecast_room room = {.device_free_bytes = free_bytes,
-                                    .limit_left_bytes = limit_left,
-                                    .idle_bytes =
-                                        sum->reserved_bytes > allocated ? sum->reserved_bytes - allocated : 0};
-    struct gp_forecast_result result;
-    ahead->peak = peak;
-    gp_forecast_feed(&ahead->forecast, &sample);
-    gp_forecast_find(&ahead->forecast, &room, &result);
-    *headroom_bytes = result.headroom_bytes;
-    *seconds_to_oom = result.seconds_to_oom < 0 ? -1 : (int64_t)result.seconds_to_oom;
-}
-
-/* What the kernel's limit of GPU memory leaves the container, if it has one limit; -1: none. The
- * kernel names a region as the driver does, so with limits for several GPUs it is not certain which
- * one is meant. */
-static int64_t ahead_limit(const char *root, const struct gp_system_view *view, uint64_t cgroup_id)
-{
-    struct gp_cgroup_limit limits[GP_CGROUP_LIMITS];
-    for (uint32_t i = 0; i < view->process_count; i++) {
-        if (view->processes[i].value.cgroup_id != cgroup_id)
-            continue;
-        if (gp_proc_cgroup_limits(root, (pid_t)view->processes[i].key.tgid, limits) != 1 || limits[0].limit_bytes < 0 ||
-            limits[0].used_bytes < 0)
-            return -1;
-        int64_t left = limits[0].limit_bytes - limits[0].used_bytes;
-        return left > 0 ? left : 0;
-    }
-    return -1;
-}
-
-/* ==== rows ======================================================================================================== */
 
 #define GP_OTHER "other"
 
@@ -438,6 +382,24 @@ static void row_container_show(struct gp_row_memory *memory, const struct gp_fol
     };
 }
 
+/* What the kernel's limit of GPU memory leaves the container, if it has one limit; -1: none. The
+ * kernel names a region as the driver does, so with limits for several GPUs it is not certain which
+ * one is meant. */
+static int64_t container_left(const char *root, const struct gp_system_view *view, uint64_t cgroup_id)
+{
+    struct gp_cgroup_limit limits[GP_CGROUP_LIMITS];
+    for (uint32_t i = 0; i < view->process_count; i++) {
+        if (view->processes[i].value.cgroup_id != cgroup_id)
+            continue;
+        if (gp_proc_cgroup_limits(root, (pid_t)view->processes[i].key.tgid, limits) != 1 || limits[0].limit_bytes < 0 ||
+            limits[0].used_bytes < 0)
+            return -1;
+        int64_t left = limits[0].limit_bytes - limits[0].used_bytes;
+        return left > 0 ? left : 0;
+    }
+    return -1;
+}
+
 /* Free memory of the device: NVML's, or without it what no profiled program has reserved. */
 static void row_container_ahead(struct gp_row_memory *memory, const struct gp_system_view *view,
                                 struct gp_fold_candidate *one)
@@ -451,7 +413,7 @@ static void row_container_ahead(struct gp_row_memory *memory, const struct gp_sy
         one->now.ahead = gp_metrics_ahead_new();
     if (one->now.ahead)
         gp_metrics_ahead_look(one->now.ahead, &one->sum->value, gp_clock_ns(), left,
-                              ahead_limit(memory->names.root, view, one->now.cgroup_id), &row->headroom_bytes,
+                              container_left(memory->names.root, view, one->now.cgroup_id), &row->headroom_bytes,
                               &row->seconds_to_oom);
 }
 

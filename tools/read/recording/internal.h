@@ -73,9 +73,11 @@ uint8_t gp_read_device(struct gp_read *read, uint32_t index);   /* index in devi
 bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 bool gp_read_events(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 
-/* read.c. Gives each import its size, which the events have later than the import, and leaves out events of no type, as of
- * segments that were joined. 0 or -ENOMEM. */
+/* joined.c. Gives each import its size, which the events have later than the import, and leaves out
+ * events of no type, as of segments that were joined. 0 or -ENOMEM. */
 int gp_read_imports(struct gp_recording *recording);
+/* joined.c. Makes one segment of what a pool took, a marked free and a segment. 0 or -ENOMEM. */
+int gp_read_turned(struct gp_recording *recording);
 
 /* polls.c. Makes memory of what the polls of pools and graphs have read. 0 or -ENOMEM. */
 int gp_read_polls(struct gp_recording *recording);

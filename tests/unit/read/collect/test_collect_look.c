@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_collect_look.c: what a look at the whole machine costs if a user has many processes that share
- * large tables of descriptors, and that it finds every session nevertheless (tools/read/collect/peer.c).
+ * large tables of descriptors, and that it finds every session nevertheless (tools/read/collect/peerfind.c).
  * Run: alone
  */
 #include <read/collect/collect.h>
