@@ -89,7 +89,7 @@ $(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC) $(TORTURE_LISTEN_SRC)
 # Of a cache's blocks, in a cache.
 $(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard core/cache/*.c) core/base/lock.c
 $(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard core/cache/*.c)
-$(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/cached.c src/account/account.h
+$(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/cached.c $(wildcard src/account/*.h)
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)

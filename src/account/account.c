@@ -3,14 +3,23 @@
  * account.c: the accounts of the devices, the frames of calls under way, and the start of the
  * module.
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
 #include "base/kept.h"
+#include "base/lock.h"
+#include "base/map.h"
 #include "base/thread.h"
 #include "stack/stack.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};

@@ -2,8 +2,16 @@
  *
  * before.c: what the program had before gpuprof was attached to it.
  */
-#include "account/account.h"
+#include "account/before.h"
+#include "account/feed.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/segment.h"
 #include "account/tap.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* ==== a framework's blocks ======================================================================================== */

@@ -4,8 +4,24 @@
  * begins, not when it ends: in between the driver may hand the same memory to another thread.
  * Both allocations would then count, and the peak would show bytes that never existed at once.
  */
-#include "account/account.h"
+#include "account/block.h"
+#include "account/before.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/memory.h"
+#include "account/move.h"
+#include "account/polled.h"
+#include "account/pool.h"
+#include "account/segment.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 
 static struct gp_map *block_map(enum gp_space space)
 {

@@ -3,9 +3,14 @@
  * cached.c: takes what our own cache reports beside the gauges, which it moves itself. Called by
  * shim/.
  */
-#include "account/account.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/internal.h"
+#include "base/compiler.h"
+#include "base/counter.h"
 #include "base/thread.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 
 struct gp_counter *gp_feed_cache_gauges(int device)
 {

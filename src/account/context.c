@@ -2,9 +2,25 @@
  *
  * context.c: contexts, streams and modules: which memory each owns, and what is freed with each.
  */
-#include "account/account.h"
+#include "account/context.h"
+#include "account/before.h"
+#include "account/block.h"
+#include "account/ending.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/framework.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/oomfacts.h"
+#include "account/segment.h"
 #include "base/clock.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include "base/thread.h"
+#include <gpuprof/wire.h>
 #include <string.h>
 
 void gp_feed_context_created(uint32_t ctx, int device)

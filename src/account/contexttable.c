@@ -3,7 +3,10 @@
  * contexttable.c: the device of each context. The sources and context.c read it on the hot path,
  * and oomfacts.c when a request fails. It takes no lock.
  */
-#include "account/account.h"
+#include "account/context.h"
+#include "account/feed.h"
+#include "account/internal.h"
+#include "base/counter.h"
 
 /* Context numbers are CUPTI's, sequential and never reused, so a small direct-mapped table is
  * enough. If a number has been replaced in it, the source asks the driver again. Entry: (number

@@ -3,8 +3,13 @@
  * door.c: libraries whose own pools are watched: whose memory is whose, what is known of them, and what viewers read of
  * it. Called by framework/, heap.c and session/.
  */
-#include "account/account.h"
+#include "account/door.h"
+#include "account/feed.h"
+#include "account/internal.h"
 #include "account/tap.h"
+#include "base/counter.h"
+#include "base/lock.h"
+#include <gpuprof/wire.h>
 #include <string.h>
 
 static uint8_t x_owners[GP_DOORS]; /* 0: none yet */

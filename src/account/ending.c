@@ -5,9 +5,17 @@
  * if the call fails they come back. In between the driver may hand the memory to another thread.
  * Called by context.c and graph.c.
  */
-#include "account/account.h"
+#include "account/ending.h"
+#include "account/event.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
+#include "base/counter.h"
+#include "base/gauge.h"
 #include "base/kept.h"
+#include "base/map.h"
 #include "base/thread.h"
+#include <gpuprof/wire.h>
 
 struct gp_ending {
     uint64_t room, count;

@@ -2,10 +2,20 @@
  *
  * event.c: writes events into the ring, and failed calls into their table.
  */
-#include "account/account.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/oomfacts.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
+#include "base/ring.h"
 #include "base/thread.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* Whether the event moves memory that sites sum. A handle of cuMemCreate is a segment, and a framework's

@@ -43,7 +43,7 @@ enum gp_space {
     GP_SPACE_PENDING_HANDLE, /* handles that the unmap under way would free */
     GP_SPACE_GRAPH_NODE,     /* handles of graph allocation nodes */
     GP_SPACE_GRAPH_OWNER,    /* of their graphs */
-    GP_SPACE_CONTEXT,        /* of no record: a frame (account.h) is about one */
+    GP_SPACE_CONTEXT,        /* of no record: a frame (frame.h) is about one */
 };
 
 #define GP_DEVICE_UNKNOWN (-1)
@@ -420,7 +420,7 @@ unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max);
 bool gp_feed_poll_enter(uint64_t pool);
 void gp_feed_poll_leave(void);
 /* Call them around all polls of one device: the own bytes held in between bound the peaks
- * (account.h). */
+ * (account/polled.h). */
 void gp_feed_poll_begin(int device);
 /* Between the two, after all polls: true asks for all of them once more. */
 bool gp_feed_poll_again(int device);

@@ -10,9 +10,21 @@
  * own totals, which must equal the sums here: each event compares them. The first event of a device
  * also shows what was allocated before it: allocated_bytes - bytes.
  */
-#include "account/account.h"
+#include "account/framework.h"
+#include "account/before.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
 #include "account/tap.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include "base/thread.h"
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* One writer at a time, as feed.h demands; readers want the words one by one. */

@@ -4,8 +4,14 @@
  * by freeing its cache and asking again, so it is a retry; only the framework can say that memory
  * is out (framework.c).
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/segment.h"
+#include "base/compiler.h"
+#include "base/counter.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 
 static const char *x_name; /* of the framework; NULL: none reports */
 

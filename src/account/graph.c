@@ -3,9 +3,20 @@
  * graph.c: memory of CUDA graphs. The calls show the virtual addresses of allocation nodes; the
  * driver reports the physical memory per device.
  */
-#include "account/account.h"
+#include "account/ending.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/polled.h"
 #include "base/clock.h"
+#include "base/counter.h"
+#include "base/gauge.h"
 #include "base/kept.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 
 /* A graph that ends must find its own nodes without a look at the rest of the map, which may hold
  * the mappings of a whole model.  So the nodes of a graph are in a ring, whose head outlives the

@@ -13,14 +13,29 @@
  * Most blocks lie in segments that the framework itself took from the driver. Those are not followed:
  * the framework's total of reserved bytes shows with each block that there is nothing else. From the
  * first difference on, or when somebody else takes a segment from under its blocks, the driver's
- * memory is kept in the order of its addresses too (account.h), and the blocks that lie not wholly in
+ * memory is kept in the order of its addresses too (memory.h), and the blocks that lie not wholly in
  * segments are claims (`claims`). The record of such a block says what does not count of it.
  * A claim counts again as soon as all of it lies in segments.
  */
-#include "account/account.h"
+#include "account/ground.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/framework.h"
+#include "account/heap.h"
+#include "account/internal.h"
+#include "account/memory.h"
+#include "account/move.h"
+#include "account/segment.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/span.h"
 #include "base/thread.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 
 #define GROUND_SPANS (1u << 22)
 

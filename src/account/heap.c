@@ -16,8 +16,23 @@
  * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`left`),
  * and becomes ordinary at the next event that adds memory, or when the numbers are read.
  */
-#include "account/account.h"
+#include "account/heap.h"
+#include "account/door.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/memory.h"
+#include "account/move.h"
+#include "account/segment.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/span.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 
 /* A block of 512 B in each of them would be 2 GiB. */
 #define HEAP_BLOCKS (1u << 22)

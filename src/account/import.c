@@ -3,8 +3,18 @@
  * import.c: memory of other processes, which owns 0 bytes here. The calls do not report its
  * size; the poller asks the driver.
  */
-#include "account/account.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/internal.h"
+#include "account/move.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 
 static struct gp_move import_moves(int64_t bytes, int64_t count)
 {

@@ -3,7 +3,8 @@
  * left.c: a driver call that the thread has left without its end, by a jump or an exception. Called by
  * the hooks, which notice it at the thread's next call.
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/frame.h"
 #include "base/thread.h"
 
 void gp_feed_call_left(void)

@@ -1,10 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.c: see account.h. Called by ground.c and heap.c under their lock, and by block.c for a
+ * memory.c: see memory.h. Called by ground.c and heap.c under their lock, and by block.c for a
  * segment that the driver did not free.
  */
-#include "account/account.h"
+#include "account/memory.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
+#include "account/vmm.h"
 #include "base/clock.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/span.h"
+#include <gpuprof/wire.h>
 
 struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
 uint32_t gp_memory_x_waits;

@@ -5,9 +5,19 @@
  * knows, because a callback must not query it. Called by event.c, the shim and the poller. Allocates
  * nothing.
  */
-#include "account/account.h"
+#include "account/oomfacts.h"
+#include "account/feed.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/polled.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/map.h"
 #include "base/thread.h"
+#include <gpuprof/wire.h>
 #include <sched.h>
 #include <string.h>
 

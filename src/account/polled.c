@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * polled.c: folds polled pools into a device's numbers and their peaks (account.h). */
-#include "account/account.h"
+ * polled.c: folds polled pools into a device's numbers and their peaks (polled.h). */
+#include "account/polled.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/internal.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/numbers.h"
+#include <gpuprof/wire.h>
 
 static const uint8_t folded_gauges[GP_FOLDED] = {
     GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL,  GP_GAUGE_RESERVED_BYTES + GP_POOL_LARGE,

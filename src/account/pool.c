@@ -10,10 +10,18 @@
  * and the driver does not check a handle. So after that no pool of the device is polled until it is
  * known to live: GP_POOL_UNSURE.
  */
-#include "account/account.h"
+#include "account/pool.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/internal.h"
+#include "account/polled.h"
 #include "base/clock.h"
+#include "base/counter.h"
+#include "base/gauge.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* gp_record_pool.state */

@@ -4,8 +4,16 @@
  * driver's memory comes and goes, and by ground.c and the files of heaps, which make segments of what was
  * none.
  */
-#include "account/account.h"
+#include "account/segment.h"
+#include "account/door.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include "base/thread.h"
+#include <gpuprof/wire.h>
 
 /* Returns whose segment it is, and the bytes of all of them. */
 static struct gp_framework *segment_count(const struct gp_record *segment, int64_t sign, int64_t *sum)

@@ -3,10 +3,19 @@
  * tap.c: computes the public statistics from the gauges.
  */
 #include "account/tap.h"
-#include "account/account.h"
+#include "account/door.h"
+#include "account/feed.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/polled.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "base/ring.h"
 #include "stack/stack.h"
 #include <errno.h>
 #include <gpuprof/batch.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 static struct gp_account *tap_account(unsigned index)

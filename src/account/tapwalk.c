@@ -3,8 +3,14 @@
  * tapwalk.c: visits every block of a device, for viewers that draw them (tap.h). Called by
  * session/.
  */
-#include "account/account.h"
+#include "account/before.h"
+#include "account/feed.h"
+#include "account/internal.h"
 #include "account/tap.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 
 struct gp_tap_walk {
     unsigned index;

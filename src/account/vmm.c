@@ -15,9 +15,22 @@
  * GP_SPACE_PENDING; the token in the top 12 bits makes their keys unique (addresses end at bit 52
  * on every system with CUDA).
  */
-#include "account/account.h"
+#include "account/vmm.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/frame.h"
+#include "account/ground.h"
+#include "account/heap.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 
 #define GP_TOKEN_SHIFT    52
 #define GP_VMM_STEP       (2ull << 20) /* on which every mapping starts */

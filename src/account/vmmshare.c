@@ -3,7 +3,17 @@
  * vmmshare.c: what the mappings of a handle share of its memory, as plain mappings and as segments. Called by vmm.c and
  * memory.c.
  */
-#include "account/account.h"
+#include "account/event.h"
+#include "account/feed.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
+#include "account/vmm.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
+#include <gpuprof/wire.h>
 
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
 {

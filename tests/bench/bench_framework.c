@@ -6,16 +6,23 @@
  *
  * TSV: name, threads, ns. An event is one report.
  */
-#include "account/account.h"
+#include "account/event.h"
 #include "account/feed.h"
 #include "account/framework/framework.h"
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/segment.h"
 #include "base/clock.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
 #include "framework/c10.h"
 #include "stack/stack.h"
 #include <dlfcn.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

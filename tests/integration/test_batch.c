@@ -5,10 +5,11 @@
  * without a listener.
  * Run: alone
  */
-#include "account/account.h"
 #include "account/feed.h"
+#include "account/internal.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "lib/build.h"
@@ -19,6 +20,7 @@
 #include "session/session.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

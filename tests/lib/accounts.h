@@ -5,10 +5,13 @@
 #ifndef GP_TEST_LIB_ACCOUNTS_H
 #define GP_TEST_LIB_ACCOUNTS_H
 
-#include "account/account.h"
+#include "account/feed.h"
+#include "base/counter.h"
+#include "base/ring.h"
 #include "base/thread.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 #include <sys/mman.h>
 

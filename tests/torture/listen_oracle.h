@@ -9,6 +9,7 @@
 #ifndef GP_TEST_TORTURE_LISTEN_ORACLE_H
 #define GP_TEST_TORTURE_LISTEN_ORACLE_H
 
+#include "account/internal.h"
 #include "torture/reader_base.h"
 
 #include "../../src/account/cached.c"

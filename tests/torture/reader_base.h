@@ -9,6 +9,9 @@
 #define GP_TEST_TORTURE_READER_BASE_H
 
 #include "../../src/account/event.c"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/oomfacts.h"
 
 #include "base/compiler.h"
 #include "lib/random.h"

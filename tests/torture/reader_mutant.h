@@ -6,7 +6,8 @@
 #ifndef GP_TEST_TORTURE_READER_MUTANT_H
 #define GP_TEST_TORTURE_READER_MUTANT_H
 
-#include "account/account.h"
+#include "account/event.h"
+#include "base/counter.h"
 #include <unistd.h>
 
 static __thread bool mutant_heard;

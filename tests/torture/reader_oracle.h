@@ -9,6 +9,10 @@
 #ifndef GP_TEST_TORTURE_READER_ORACLE_H
 #define GP_TEST_TORTURE_READER_ORACLE_H
 
+#include "account/before.h"
+#include "account/ground.h"
+#include "account/internal.h"
+#include "account/move.h"
 #include "torture/reader_base.h"
 
 #include "../../src/account/framework.c"

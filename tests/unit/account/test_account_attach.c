@@ -4,6 +4,9 @@
  * count, whose numbers are shown when the driver and a framework differ, what a walk visits, and what happens without
  * memory. test_before.c and test_survey.c have whole programs.
  */
+#include "account/before.h"
+#include "account/internal.h"
+#include "account/segment.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>

@@ -4,6 +4,10 @@
  * memory of the process, the table of failures, the numbers of devices. What cannot be recorded is counted as lost, and
  * everything else is as if the call had not been made.
  */
+#include "account/frame.h"
+#include "account/framework.h"
+#include "account/internal.h"
+#include "account/move.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>

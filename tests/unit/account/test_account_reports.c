@@ -3,6 +3,10 @@
  * test_account_reports.c: what the accounts say of a failed request, word by word, and to whom the driver's answer belongs;
  * how long a thread waits for the poller, by a clock of the test's own; and what a framework's segments and retries are.
  */
+#include "account/internal.h"
+#include "account/move.h"
+#include "account/oomfacts.h"
+#include "account/segment.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"

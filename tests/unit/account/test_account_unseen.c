@@ -3,6 +3,7 @@
  * test_account_unseen.c: calls about what the accounts do not know, and one that another thread makes in the middle of the
  * same call. They are counted as lost or merged, and leave nothing behind.
  */
+#include "account/internal.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"

@@ -9,6 +9,7 @@
 #include "lib/random.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

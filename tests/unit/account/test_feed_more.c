@@ -3,6 +3,7 @@
  * test_feed_more.c: a framework's blocks, polled peaks, call sites without a reader, and memory of other processes, this
  * against a model after every one of thousands of random operations.
  */
+#include "account/event.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "lib/random.h"

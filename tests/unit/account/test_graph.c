@@ -3,7 +3,11 @@
  * test_graph.c: the accounts of graphs' allocation nodes: what each end of a node or graph removes,
  * and that none of them walks the map, which may hold the mappings of a whole model.
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/internal.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/map.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>

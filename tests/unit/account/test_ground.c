@@ -5,8 +5,12 @@
  * their peaks, the number of allocations, the owners, and what a walk and the events say. The blocks are of two devices,
  * the memory under them may be the other one's, and graphs with memory of their own come and go.
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/ground.h"
+#include "account/internal.h"
 #include "account/tap.h"
+#include "base/counter.h"
+#include "base/map.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
@@ -14,6 +18,7 @@
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

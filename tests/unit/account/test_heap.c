@@ -4,6 +4,10 @@
  * and blocks is compared with the accounts after each of thousands of random calls, a third of which contradict what is
  * known and must change nothing but the count of lost annotations.
  */
+#include "account/heap.h"
+#include "account/internal.h"
+#include "account/pool.h"
+#include "account/segment.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"

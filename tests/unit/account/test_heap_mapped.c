@@ -3,6 +3,9 @@
  * test_heap_mapped.c: heaps of sub-allocators over mapped memory: which mappings are segments of a heap, what is in the
  * peaks, and threads that unmap below the heaps of others.
  */
+#include "account/ground.h"
+#include "account/heap.h"
+#include "account/internal.h"
 #include "account/tap.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>

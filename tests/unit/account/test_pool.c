@@ -3,13 +3,16 @@
  * test_pool.c: pools, graphs' memory and resets against a model, after every one of thousands of random calls: what is
  * reserved and allocated, its peaks by the watermarks of polls, which pools are polled, and where each pool is.
  */
-#include "account/account.h"
+#include "account/feed.h"
+#include "account/internal.h"
 #include "account/tap.h"
+#include "base/counter.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 #define MIB    ((int64_t)1 << 20)

@@ -6,9 +6,10 @@
 #ifndef GP_TEST_ALLOCATOR_FIXTURE_H
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
-#include "account/account.h"
+#include "account/feed.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/counter.h"
 #include "base/thread.h"
 #include "cache/policy.h"
 #include "lib/accounts.h"
@@ -18,6 +19,7 @@
 #include "source/hooks.h"
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <stdlib.h>
 
 #define ERRNO 77

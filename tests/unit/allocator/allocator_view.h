@@ -6,16 +6,18 @@
 #ifndef GP_TEST_ALLOCATOR_VIEW_H
 #define GP_TEST_ALLOCATOR_VIEW_H
 
-#include "account/account.h"
 #include "account/tap.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/compiler.h"
+#include "base/counter.h"
 #include "base/thread.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"
 #include "record/ringread.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,9 +5,11 @@
  * alone would leave it, its blocks are memory that its device may use, and the statistics are the sum of its blocks and
  * of what the driver holds.  At the end nothing is left.
  */
+#include "account/feed.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/ring.h"
 #include "cache/policy.h"
 #include "lib/fakedriver.h"
 #include "lib/full.h"

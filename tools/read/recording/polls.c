@@ -3,7 +3,7 @@
  * polls.c: what pools and graphs held. A file has the readings of polls (docs/format.md), each with the time from
  * before it to after it. They become memory with a start and an end, so that every walk over the events counts it.
  *
- * A reading holds at one instant of its poll, so it can be added to the least other bytes of the poll (account/account.h
+ * A reading holds at one instant of its poll, so it can be added to the least other bytes of the poll (account/polled.h
  * has the argument): such a sum is proved. From there to the next reading it counts on, until the sum would be above the
  * highest one that is proved up to then; from there on it counts as far as it is not.
  *

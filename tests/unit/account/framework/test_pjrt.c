@@ -3,11 +3,14 @@
  * test_pjrt.c: what XLA says of its own pools, from its table of functions (src/account/framework/pjrt.c) to viewers. The table is a
  * stand-in, which keeps PJRT's rule for arguments and tells whether a client is asked that has ended.
  */
-#include "account/account.h"
+#include "account/door.h"
+#include "account/feed.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
+#include "base/counter.h"
 #include "lib/standin.h"
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
