@@ -3,7 +3,10 @@
  * account.c: the accounts of the devices, the frames of calls under way, and the start of the
  * module.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/start.h"
+#include "account/feed/want.h"
 #include "account/frame.h"
 #include "account/internal.h"
 #include "account/move.h"

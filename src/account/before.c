@@ -3,13 +3,15 @@
  * before.c: what the program had before gpuprof was attached to it.
  */
 #include "account/before.h"
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/survey.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/segment.h"
 #include "account/tap.h"
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/map.h"
 #include <gpuprof/wire.h>
 #include <string.h>

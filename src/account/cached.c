@@ -4,7 +4,8 @@
  * shim/.
  */
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/cache.h"
+#include "account/feed/feed.h"
 #include "account/internal.h"
 #include "base/compiler.h"
 #include "base/counter.h"

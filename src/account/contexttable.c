@@ -4,9 +4,9 @@
  * and oomfacts.c when a request fails. It takes no lock.
  */
 #include "account/context.h"
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
 #include "account/internal.h"
-#include "base/counter.h"
 
 /* Context numbers are CUPTI's, sequential and never reused, so a small direct-mapped table is
  * enough. If a number has been replaced in it, the source asks the driver again. Entry: (number

@@ -4,10 +4,11 @@
  * it. Called by framework/, heap.c and session/.
  */
 #include "account/door.h"
-#include "account/feed.h"
+#include "account/feed/door.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
 #include "account/internal.h"
 #include "account/tap.h"
-#include "base/counter.h"
 #include "base/lock.h"
 #include <gpuprof/wire.h>
 #include <string.h>

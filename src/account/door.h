@@ -5,7 +5,7 @@
 #ifndef GP_ACCOUNT_DOOR_H
 #define GP_ACCOUNT_DOOR_H
 
-#include "account/feed.h"
+#include "account/feed/door.h"
 #include <stdint.h>
 
 /* The library that owns the heaps of this owner. */

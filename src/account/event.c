@@ -3,13 +3,13 @@
  * event.c: writes events into the ring, and failed calls into their table.
  */
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/oomfacts.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/gauge.h"
 #include "base/map.h"
 #include "base/ring.h"

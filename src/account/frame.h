@@ -5,7 +5,7 @@
 #ifndef GP_ACCOUNT_FRAME_H
 #define GP_ACCOUNT_FRAME_H
 
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "base/map.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -13,7 +13,10 @@
 #include "account/framework.h"
 #include "account/before.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/door.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
 #include "account/ground.h"
 #include "account/internal.h"
 #include "account/move.h"
@@ -27,7 +30,7 @@
 #include <gpuprof/wire.h>
 #include <string.h>
 
-/* One writer at a time, as feed.h demands; readers want the words one by one. */
+/* One writer at a time, as feed/framework.h demands; readers want the words one by one. */
 static void word_add(int64_t *word, int64_t n)
 {
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);

@@ -6,7 +6,7 @@
 #ifndef GP_ACCOUNT_FRAMEWORK_H
 #define GP_ACCOUNT_FRAMEWORK_H
 
-#include "account/feed.h"
+#include "account/feed/failed.h"
 #include "account/internal.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>

@@ -9,13 +9,14 @@
  * pool's if it was made during a capture, or by a thread that used a pool (framework/torch.c), or had
  * no block when the framework emptied its cache and is still there.
  */
-#include "account/feed.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/segment.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/kept.h"
 #include "base/map.h"
 #include <gpuprof/wire.h>

@@ -4,12 +4,12 @@
  * by freeing its cache and asking again, so it is a retry; only the framework can say that memory
  * is out (framework.c).
  */
-#include "account/feed.h"
+#include "account/feed/failed.h"
+#include "account/feed/framework.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/segment.h"
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "stack/stack.h"
 #include <gpuprof/wire.h>
 

@@ -3,9 +3,12 @@
  * graph.c: memory of CUDA graphs. The calls show the virtual addresses of allocation nodes; the
  * driver reports the physical memory per device.
  */
+#include "account/feed/graph.h"
 #include "account/ending.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/want.h"
 #include "account/frame.h"
 #include "account/internal.h"
 #include "account/move.h"

@@ -19,7 +19,7 @@
  */
 #include "account/ground.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "account/framework.h"
 #include "account/heap.h"
 #include "account/internal.h"

@@ -6,7 +6,6 @@
 #define GP_ACCOUNT_GROUND_H
 
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/map.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,10 @@
  * size; the poller asks the driver.
  */
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/want.h"
 #include "account/frame.h"
 #include "account/internal.h"
 #include "account/move.h"

@@ -7,7 +7,10 @@
 #ifndef GP_ACCOUNT_INTERNAL_H
 #define GP_ACCOUNT_INTERNAL_H
 
-#include "account/feed.h"
+#include "account/feed/cache.h"
+#include "account/feed/door.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "base/counter.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -76,7 +79,7 @@ struct gp_framework {
     int64_t x_asleep_bytes, x_lacking_bytes;
     uint32_t x_unseen;  /* it had blocks before the first report: it may have memory that is not known */
     uint32_t x_strange; /* others made its segments or took them away: their sum need not be its total */
-    /* Of its requests, in order (feed.h). Under the framework's lock. */
+    /* Of its requests, in order (feed/failed.h). Under the framework's lock. */
     uint64_t *history;
     uint32_t x_history_count, history_allocs;
     bool history_broken; /* it lacks some */

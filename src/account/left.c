@@ -3,7 +3,12 @@
  * left.c: a driver call that the thread has left without its end, by a jump or an exception. Called by
  * the hooks, which notice it at the thread's next call.
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/pool.h"
+#include "account/feed/vmm.h"
 #include "account/frame.h"
 #include "base/thread.h"
 

@@ -5,7 +5,7 @@
  */
 #include "account/memory.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "account/ground.h"
 #include "account/internal.h"
 #include "account/move.h"

@@ -9,7 +9,7 @@
 #ifndef GP_ACCOUNT_MEMORY_H
 #define GP_ACCOUNT_MEMORY_H
 
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/map.h"

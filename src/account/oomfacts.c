@@ -6,7 +6,11 @@
  * nothing.
  */
 #include "account/oomfacts.h"
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/want.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/polled.h"

@@ -2,7 +2,8 @@
  * polled.c: folds polled pools into a device's numbers and their peaks (polled.h). */
 #include "account/polled.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/want.h"
 #include "account/internal.h"
 #include "base/clock.h"
 #include "base/compiler.h"

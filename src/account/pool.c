@@ -11,12 +11,14 @@
  * known to live: GP_POOL_UNSURE.
  */
 #include "account/pool.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/want.h"
 #include "account/frame.h"
 #include "account/internal.h"
 #include "account/polled.h"
 #include "base/clock.h"
-#include "base/counter.h"
 #include "base/gauge.h"
 #include "base/lock.h"
 #include "base/map.h"

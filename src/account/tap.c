@@ -4,7 +4,9 @@
  */
 #include "account/tap.h"
 #include "account/door.h"
-#include "account/feed.h"
+#include "account/feed/cache.h"
+#include "account/feed/door.h"
+#include "account/feed/poll.h"
 #include "account/ground.h"
 #include "account/internal.h"
 #include "account/polled.h"

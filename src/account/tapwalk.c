@@ -4,10 +4,9 @@
  * session/.
  */
 #include "account/before.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "account/internal.h"
 #include "account/tap.h"
-#include "base/counter.h"
 #include "base/gauge.h"
 #include "base/map.h"
 #include <gpuprof/wire.h>

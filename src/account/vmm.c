@@ -17,7 +17,8 @@
  */
 #include "account/vmm.h"
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/vmm.h"
 #include "account/frame.h"
 #include "account/ground.h"
 #include "account/heap.h"

@@ -4,7 +4,7 @@
  * memory.c.
  */
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "account/internal.h"
 #include "account/move.h"
 #include "account/segment.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * async.c: stream-ordered allocation for callers that name device and stream (internal.h). */
-#include "account/feed.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"

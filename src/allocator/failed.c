@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * failed.c: reports a failed request to the accounts (internal.h). */
-#include "account/feed.h"
+#include "account/feed/failed.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"

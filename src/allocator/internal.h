@@ -6,6 +6,7 @@
 #ifndef GP_ALLOCATOR_INTERNAL_H
 #define GP_ALLOCATOR_INTERNAL_H
 
+#include "account/feed/failed.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "cache/cache.h"

@@ -11,11 +11,12 @@
  * not known, may get less. So a setting helps if it serves requests as large as the blocks, and fails if it does not
  * serve requests as small as they can have been.
  */
-#include "account/feed.h"
+#include "account/feed/failed.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"
 #include "cache/cache.h"
 #include "cache/policy.h"
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
  *
  * serve.c: what the program asks of its memory, answered from the cache; see internal.h.
  */
-#include "account/feed.h"
+#include "account/feed/failed.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"

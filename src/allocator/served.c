@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * served.c: the table of served contexts; see internal.h. */
-#include "account/feed.h"
+#include "account/feed/cache.h"
+#include "account/feed/feed.h"
 #include "allocator/internal.h"
+#include "base/compiler.h"
 #include "stack/stack.h"
+#include <gpuprof/wire.h>
 
 struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];
 struct gp_lock gp_served_lock = GP_LOCK_INIT(GP_RANK_ALLOCATOR);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * served_lifetime.c: the start and the end of a served context, and its cache; see internal.h. */
-#include "account/feed.h"
+#include "account/feed/cache.h"
+#include "account/feed/feed.h"
 #include "allocator/internal.h"
+#include "base/compiler.h"
 #include "base/log.h"
 #include "cache/policy.h"
+#include <gpuprof/wire.h>
 
 static struct gp_policy served_policy;
 static uint64_t served_limit_bytes;

@@ -16,7 +16,9 @@
  * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
  * until they have come out.
  */
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/start.h"
+#include "account/feed/survey.h"
 #include "account/framework/framework.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
@@ -35,6 +37,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -26,10 +26,14 @@
  *            other libraries may follow, so the cache takes its blocks back even then: to the driver
  *            the address of a block may be a whole segment in which other blocks live.
  */
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
+#include "account/feed/want.h"
 #include "account/framework/framework.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/futex.h"
 #include "base/kept.h"
 #include "base/loader.h"
@@ -47,6 +51,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,13 @@
  * scope.c: the scopes and marks of gpuprof.h. The table of scopes belongs to session/; `gpuprof
  * scope` works on the same table.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "base/compiler.h"
 #include "session/internal.h"
 #include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* Copies as much of a name as a field holds beside its NUL; a UTF-8 character is copied whole or

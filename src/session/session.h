@@ -137,7 +137,7 @@ void gp_session_forget(struct gp_session *session);
  * (relaxed: it publishes nothing). */
 extern uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
 
-/* Call these while there is a listener: before an event goes into the ring, and after (feed.h).
+/* Call these while there is a listener: before an event goes into the ring, and after (account/feed/start.h).
  * Any thread; the first event of a burst costs one system call. */
 void gp_batch_coming(uint64_t time_ns);
 void gp_batch_heard(void);

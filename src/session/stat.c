@@ -2,7 +2,7 @@
  *
  * stat.c: the memory statistics of gpuprof.h, of devices and of the host.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "account/tap.h"
 #include "base/compiler.h"
 #include "base/thread.h"
@@ -10,6 +10,7 @@
 #include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* ==== names ======================================================================================================= */

@@ -7,7 +7,7 @@
  * allocations share a unit: from one to the next the steps are 512 B, the driver's alignment. A unit
  * whose first bytes are free is passed over, so small allocations may be missed there.
  */
-#include "account/feed.h"
+#include "account/feed/before.h"
 #include "base/clock.h"
 #include "base/vma.h"
 #include "source/internal.h"

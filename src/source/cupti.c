@@ -8,8 +8,11 @@
  * the hooks become the source where the shim is preloaded, and otherwise gpuprof reports the tool
  * and does nothing else.
  */
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/thread.h"

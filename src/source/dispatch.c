@@ -2,7 +2,9 @@
  *
  * dispatch.c: the table of hooks in memory, and the way from a callback id to its row.
  */
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/graph.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/thread.h"

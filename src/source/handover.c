@@ -11,7 +11,7 @@
  *
  * Calls that go past the hooks (gp_hooks_past), and what only CUPTI sees (docs/limits.md), are missing in between.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"

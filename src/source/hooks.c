@@ -5,7 +5,8 @@
  * hooks_lookup.c, on any thread, at any time from before cuInit to after exit handlers.  Without a
  * server and without accounting a wrapper costs four loads.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "base/compiler.h"
 #include "base/thread.h"
 #include "source/internal.h"
 #include <errno.h>

@@ -9,11 +9,17 @@
  * image is not ELF (PTX and fat binaries: only the driver knows the result), and streams that end
  * with their context without a call.
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/pool.h"
+#include "base/compiler.h"
 #include "base/thread.h"
 #include "source/internal.h"
 #include <elf.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

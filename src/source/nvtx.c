@@ -8,7 +8,7 @@
  * the process, a record for each range that is open.  A thread's records form a list from the
  * innermost outwards.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/text.h"
@@ -16,6 +16,7 @@
 #include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -8,7 +8,8 @@
  * The program's memory has no other description, so what does not look as specified is ignored and
  * counted: a heap is then the plain driver allocation that it is without a tool.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/heap.h"
 #include "base/compiler.h"
 #include "base/thread.h"
 #include "source/source.h"

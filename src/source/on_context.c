@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * on_context.c: legacy IPC, external memory, contexts and loads of modules (tables G and H). */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/pool.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "source/internal.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * on_graph.c: graphs with memory nodes, and stream capture (table F).  Launches are not looked at:
  * the physical side is polled. */
-#include "account/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/want.h"
 #include "base/thread.h"
 #include "source/internal.h"
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * on_memory.c: linear, pitched, managed, host and array memory (tables A, B and C of the hooks). */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "base/compiler.h"
 #include "base/thread.h"
 #include "source/internal.h"
+#include <gpuprof/wire.h>
 
 /* ---- allocations ---------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * on_pool.c: stream-ordered pools (table E). */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/pool.h"
+#include "account/feed/want.h"
 #include "base/thread.h"
 #include "source/internal.h"
 #include <string.h>

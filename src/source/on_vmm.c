@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * on_vmm.c: virtual memory management and multicast (table D and part of G). */
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/vmm.h"
 #include "source/internal.h"
 
 static int current_or_first(const struct gp_call *call)

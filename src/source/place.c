@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * place.c: which device memory lies on, by the location that a call names. */
-#include "account/feed.h"
+#include "account/feed/feed.h"
 #include "source/internal.h"
+#include <gpuprof/wire.h>
 
 int gp_place_device(const struct gp_cu_location *location)
 {

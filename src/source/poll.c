@@ -5,8 +5,12 @@
  * them, in relaxed capture mode (a query must not invalidate a capture) and with its own callbacks
  * ignored.  It sleeps until a callback or a viewer needs it.
  */
-#include "account/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/before.h"
+#include "account/feed/feed.h"
+#include "account/feed/want.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/futex.h"
 #include "base/kept.h"
 #include "base/loader.h"
@@ -19,6 +23,7 @@
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,9 @@
 #ifndef GP_TEST_BENCH_BATCH_LOAD_H
 #define GP_TEST_BENCH_BATCH_LOAD_H
 
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/compiler.h"

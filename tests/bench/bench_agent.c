@@ -19,6 +19,7 @@
  * TSV: name, threads or processes, median, minimum, maximum.  A figure that this machine cannot
  * give is `skipped`, with the reason.
  */
+#include "account/feed/poll.h"
 #include "bench/agent_process.h"
 #include "bench/batch_load.h"
 #include "bench/count.h"

@@ -6,13 +6,17 @@
  * With an argument, the child's events run without steps between stores to budget_mark, so that a tool that lists memory
  * accesses (valgrind --tool=lackey --trace-mem=yes) can tell them apart: bench_budget_lines.sh counts cache lines that way.
  */
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/framework.h"
+#include "account/feed/start.h"
+#include "base/compiler.h"
 #include "base/counter.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/cache_own.h"
 #include "bench/count.h"
 #include "source/internal.h"
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -7,13 +7,16 @@
  *
  * TSV: name, threads, ns.
  */
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/start.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
 #include "lib/random.h"
 #include "source/internal.h"
+#include <gpuprof/wire.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>

@@ -7,7 +7,9 @@
  * TSV: name, threads, ns. An event is one report.
  */
 #include "account/event.h"
-#include "account/feed.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/framework/framework.h"
 #include "account/internal.h"
 #include "account/move.h"

@@ -5,7 +5,10 @@
  * without a listener.
  * Run: alone
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/start.h"
 #include "account/internal.h"
 #include "account/tap.h"
 #include "base/clock.h"

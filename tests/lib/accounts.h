@@ -5,8 +5,10 @@
 #ifndef GP_TEST_LIB_ACCOUNTS_H
 #define GP_TEST_LIB_ACCOUNTS_H
 
-#include "account/feed.h"
-#include "base/counter.h"
+#include "account/feed/block.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/start.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "record/ringread.h"

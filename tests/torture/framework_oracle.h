@@ -12,6 +12,7 @@
 #define GP_TEST_TORTURE_FRAMEWORK_ORACLE_H
 
 #include "../../src/account/framework/torch.c"
+#include "account/feed/framework.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"

@@ -9,6 +9,8 @@
 #ifndef GP_TEST_TORTURE_LISTEN_ORACLE_H
 #define GP_TEST_TORTURE_LISTEN_ORACLE_H
 
+#include "account/feed/cache.h"
+#include "account/feed/feed.h"
 #include "account/internal.h"
 #include "torture/reader_base.h"
 

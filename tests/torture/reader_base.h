@@ -9,6 +9,9 @@
 #define GP_TEST_TORTURE_READER_BASE_H
 
 #include "../../src/account/event.c"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/framework.h"
 #include "account/internal.h"
 #include "account/oomfacts.h"

@@ -7,7 +7,6 @@
 #define GP_TEST_TORTURE_READER_MUTANT_H
 
 #include "account/event.h"
-#include "base/counter.h"
 #include <unistd.h>
 
 static __thread bool mutant_heard;

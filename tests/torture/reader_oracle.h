@@ -10,6 +10,7 @@
 #define GP_TEST_TORTURE_READER_ORACLE_H
 
 #include "account/before.h"
+#include "account/feed/framework.h"
 #include "account/ground.h"
 #include "account/internal.h"
 #include "account/move.h"

@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
+#include "account/feed/door.h"
 #include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/image.h"

@@ -5,7 +5,7 @@
 #ifndef GP_ACCOUNT_FRAMEWORK_INTERNAL_H
 #define GP_ACCOUNT_FRAMEWORK_INTERNAL_H
 
-#include "account/feed.h"
+#include "account/feed/door.h"
 #include "base/thread.h"
 #include <link.h>
 #include <stdbool.h>
@@ -157,7 +157,7 @@ enum gp_snapshot_end {
     GP_SNAPSHOT_RAISED, /* an exception that is not ours is set in the interpreter */
 };
 
-/* survey.c. Has PyTorch make its snapshot, and calls the two functions of account/feed.h with all of it.
+/* survey.c. Has PyTorch make its snapshot, and calls the two functions of account/feed/survey.h with all of it.
  * On Python's main thread, with the GIL, outside the library (gp_thread_leave); `enter` says whether the
  * library may still be entered, and is called before each segment. The interpreter has no exception set
  * before. text: GP_SNAPSHOT_TEXT bytes. */

@@ -11,7 +11,8 @@
  * PJRT's rule for the arguments: an implementation takes a struct that is larger than its own, and
  * none that is smaller.
  */
-#include "account/feed.h"
+#include "account/feed/door.h"
+#include "account/feed/feed.h"
 #include "account/framework/internal.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -19,6 +20,7 @@
 #include "base/kept.h"
 #include "base/log.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* By their places in the table, which only grows at its end. */

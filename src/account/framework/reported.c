@@ -12,7 +12,7 @@
  * Their functions may throw; nothing is held here when they are called. JAX has TensorFlow's pools,
  * but its library exports no function of them.
  */
-#include "account/feed.h"
+#include "account/feed/door.h"
 #include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"

@@ -13,7 +13,7 @@
  *
  * RMM's functions may throw; nothing is held here when they are called.
  */
-#include "account/feed.h"
+#include "account/feed/door.h"
 #include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"

@@ -14,7 +14,7 @@
  * of PyTorch's that it causes (a garbage collection frees tensors) count as any other, and a detach
  * does not wait for it.
  */
-#include "account/feed.h"
+#include "account/feed/survey.h"
 #include "account/framework/framework.h"
 #include "account/framework/internal.h"
 #include "base/clock.h"
@@ -25,6 +25,7 @@
 #include "base/worker.h"
 #include "stack/stack.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <string.h>
 

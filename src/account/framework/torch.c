@@ -16,7 +16,7 @@
  * call it (backend:cudaMallocAsync, pluggable ones, PYTORCH_NO_CUDA_MEMORY_CACHING) take each block
  * from the driver, where it is seen.
  */
-#include "account/feed.h"
+#include "account/feed/framework.h"
 #include "account/framework/framework.h"
 #include "account/framework/internal.h"
 #include "base/compiler.h"

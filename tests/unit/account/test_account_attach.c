@@ -5,6 +5,14 @@
  * memory. test_before.c and test_survey.c have whole programs.
  */
 #include "account/before.h"
+#include "account/feed/before.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/start.h"
+#include "account/feed/survey.h"
+#include "account/feed/vmm.h"
 #include "account/internal.h"
 #include "account/segment.h"
 #include "account/tap.h"

@@ -4,6 +4,18 @@
  * memory of the process, the table of failures, the numbers of devices. What cannot be recorded is counted as lost, and
  * everything else is as if the call had not been made.
  */
+#include "account/feed/block.h"
+#include "account/feed/cache.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/graph.h"
+#include "account/feed/heap.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/frame.h"
 #include "account/framework.h"
 #include "account/internal.h"

@@ -3,6 +3,18 @@
  * test_account_reports.c: what the accounts say of a failed request, word by word, and to whom the driver's answer belongs;
  * how long a thread waits for the poller, by a clock of the test's own; and what a framework's segments and retries are.
  */
+#include "account/feed/block.h"
+#include "account/feed/cache.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/graph.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
+#include "account/feed/want.h"
 #include "account/internal.h"
 #include "account/move.h"
 #include "account/oomfacts.h"

@@ -3,6 +3,14 @@
  * test_account_unseen.c: calls about what the accounts do not know, and one that another thread makes in the middle of the
  * same call. They are counted as lost or merged, and leave nothing behind.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/heap.h"
+#include "account/feed/poll.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/internal.h"
 #include "account/tap.h"
 #include "lib/accounts.h"

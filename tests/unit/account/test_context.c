@@ -3,6 +3,11 @@
  * test_context.c: contexts, their memory, modules and streams against a model, after every one of thousands of random
  * calls: the device of each context, the count of contexts, what is held, the events, and which streams capture.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

@@ -4,6 +4,12 @@
  * device in all pools, the kinds, the contexts, the events in the ring, and what the sum of the visited blocks is.  Sizes
  * lie around every boundary, and every fourth call of the driver fails, which must leave everything as it was.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
+#include "account/feed/want.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "lib/random.h"

@@ -4,6 +4,15 @@
  * against a model after every one of thousands of random operations.
  */
 #include "account/event.h"
+#include "account/feed/block.h"
+#include "account/feed/cache.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
+#include "account/feed/want.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "lib/random.h"

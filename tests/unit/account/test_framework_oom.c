@@ -3,6 +3,15 @@
  * test_framework_oom.c: what an out-of-memory report says of a framework's segments: idle pieces between its blocks, who
  * refused, what is known of private pools, and the history that is handed to the replays.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/graph.h"
+#include "account/feed/poll.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/tap.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"

@@ -3,7 +3,10 @@
  * test_graph.c: the accounts of graphs' allocation nodes: what each end of a node or graph removes,
  * and that none of them walks the map, which may hold the mappings of a whole model.
  */
-#include "account/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
+#include "account/feed/want.h"
 #include "account/internal.h"
 #include "base/counter.h"
 #include "base/gauge.h"

@@ -5,11 +5,16 @@
  * their peaks, the number of allocations, the owners, and what a walk and the events say. The blocks are of two devices,
  * the memory under them may be the other one's, and graphs with memory of their own come and go.
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/graph.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/ground.h"
 #include "account/internal.h"
 #include "account/tap.h"
-#include "base/counter.h"
 #include "base/map.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

@@ -4,6 +4,14 @@
  * and blocks is compared with the accounts after each of thousands of random calls, a third of which contradict what is
  * known and must change nothing but the count of lost annotations.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/framework.h"
+#include "account/feed/heap.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
 #include "account/heap.h"
 #include "account/internal.h"
 #include "account/pool.h"

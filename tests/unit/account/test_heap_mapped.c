@@ -3,6 +3,11 @@
  * test_heap_mapped.c: heaps of sub-allocators over mapped memory: which mappings are segments of a heap, what is in the
  * peaks, and threads that unmap below the heaps of others.
  */
+#include "account/feed/door.h"
+#include "account/feed/feed.h"
+#include "account/feed/heap.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/ground.h"
 #include "account/heap.h"
 #include "account/internal.h"

@@ -3,10 +3,15 @@
  * test_pool.c: pools, graphs' memory and resets against a model, after every one of thousands of random calls: what is
  * reserved and allocated, its peaks by the watermarks of polls, which pools are polled, and where each pool is.
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/want.h"
 #include "account/internal.h"
 #include "account/tap.h"
-#include "base/counter.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"

@@ -3,6 +3,10 @@
  * test_survey.c: the blocks that a framework had before the attach. The framework is threads that allocate and free
  * under a lock of each device; its snapshot is taken under the same locks and read later, while they go on.
  */
+#include "account/feed/before.h"
+#include "account/feed/framework.h"
+#include "account/feed/start.h"
+#include "account/feed/survey.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

@@ -4,6 +4,9 @@
  * events, the visited blocks, and to which handle each address belongs.  Handles are created, imported and multicast
  * objects; an unmap covers many mappings, and every third call of the driver fails, which must leave everything as it was.
  */
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "account/internal.h"
 #include "account/tap.h"
 #include "lib/accounts.h"

@@ -6,10 +6,9 @@
 #ifndef GP_TEST_ALLOCATOR_FIXTURE_H
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
-#include "account/feed.h"
+#include "account/feed/start.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
-#include "base/counter.h"
 #include "base/thread.h"
 #include "cache/policy.h"
 #include "lib/accounts.h"

@@ -10,7 +10,6 @@
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/thread.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedriver.h"

@@ -5,10 +5,11 @@
  * alone would leave it, its blocks are memory that its device may use, and the statistics are the sum of its blocks and
  * of what the driver holds.  At the end nothing is left.
  */
-#include "account/feed.h"
+#include "account/feed/start.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/compiler.h"
 #include "base/ring.h"
 #include "cache/policy.h"
 #include "lib/fakedriver.h"
@@ -16,6 +17,7 @@
 #include "source/hooks.h"
 #include <criterion/criterion.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,8 +3,9 @@
  * test_replay.c: histories of a framework's requests, replayed with other settings. The programs are those of users'
  * reports; tests/real/torch_oom.py compares many more with PyTorch.
  */
-#include <account/feed.h>
+#include <account/feed/failed.h>
 #include <allocator/internal.h>
+#include <gpuprof/wire.h>
 
 #include <criterion/criterion.h>
 

@@ -5,7 +5,11 @@
 #ifndef GP_TEST_UNIT_INJECT_FIXTURE_H
 #define GP_TEST_UNIT_INJECT_FIXTURE_H
 
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
+#include "account/feed/survey.h"
+#include "account/feed/want.h"
 #include "account/framework/framework.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
@@ -25,6 +29,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * test_inject_init.c: the start and the end of the library, and a fork (src/inject/init.c). Every stage is a stand-in here
  * that notes its call, and may fail; the order of the calls and what the session then says are compared.
  */
+#include "account/feed/feed.h"
 #include "inject_fixture.h"
 #include <criterion/parameterized.h>
 

@@ -4,10 +4,16 @@
  * test_oom_page.c and test_oom_advice.c have the page and its advice, number by number.
  */
 #include "lib/accounts.h"
-#include <account/feed.h>
+#include <account/feed/context.h>
+#include <account/feed/failed.h>
+#include <account/feed/feed.h>
+#include <account/feed/poll.h>
+#include <account/feed/start.h>
+#include <account/feed/vmm.h>
 #include <base/thread.h>
 #include <cache/policy.h>
 #include <cmd/cmd.h>
+#include <gpuprof/wire.h>
 #include <lib/session.h>
 #include <oom/oom.h>
 #include <read/collect/peer.h>

@@ -4,7 +4,9 @@
  * the statistics, arguments out of range, truncated names, marks in the ring, many threads on
  * the table of scopes. Run by the unit tests.
  */
-#include <account/feed.h>
+#include <account/feed/block.h>
+#include <account/feed/feed.h>
+#include <account/feed/framework.h>
 #include <base/thread.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>

@@ -4,7 +4,8 @@
  * function reads, what each reset and scope changes and leaves, which pieces a walk gives, and that none of them changes
  * errno or what is behind the caller's arrays.
  */
-#include <account/feed.h>
+#include <account/feed/block.h>
+#include <account/feed/feed.h>
 #include <base/thread.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>

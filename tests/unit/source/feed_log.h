@@ -6,9 +6,16 @@
 #ifndef GP_TEST_FEED_LOG_H
 #define GP_TEST_FEED_LOG_H
 
-#include "account/feed.h"
+#include "account/feed/before.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/heap.h"
 #include "base/thread.h"
 #include "lib/standin.h"
+#include <gpuprof/wire.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +43,7 @@ static const char *feed_taken(void)
     return taken;
 }
 
-/* By number, as in feed.h and wire.h. */
+/* By number, as in account/feed/feed.h and wire.h. */
 static const char *const feed_spaces[] = {"none",    "device", "host", "registered", "array", "block",  "vmm",
                                           "mapping", "range",  "pool", "graph",      "ipc",   "stream", "module"};
 static const char *const feed_kinds[] = {"none",    "linear", "pitched",    "array",    "vmm",     "pool",    "graph",

@@ -4,6 +4,11 @@
  * becomes of the number while the program goes on.  The driver is a list of allocations in mappings of this process; the
  * program frees one of them while the driver answers.  test_beforemaps.c has which mappings may be the driver's.
  */
+#include "account/feed/before.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

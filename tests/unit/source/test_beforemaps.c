@@ -3,7 +3,7 @@
  * test_beforemaps.c: which addresses the driver is asked for, by the list of mappings, which the test writes itself: names,
  * rights, sizes and neighbours of mappings, sizes of allocations, answers that change, and a clock that the answers move.
  */
-#include "account/feed.h"
+#include "account/feed/before.h"
 #include "lib/standin.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>

@@ -3,6 +3,10 @@
  * test_hooks_resource.c: what the hooks derive from entry points where CUPTI has resource callbacks: contexts, also primary
  * and green ones, modules by their images, and nodes of captures.  The driver is made up, and each call succeeds or fails.
  */
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

@@ -4,6 +4,7 @@
  * before and after it, and in which state of the thread the driver is called.  The driver and the accounts are made up and
  * write into one text.
  */
+#include "account/feed/feed.h"
 #include "feed_log.h"
 #include "lib/standin.h"
 #include "source/internal.h"

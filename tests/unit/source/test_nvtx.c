@@ -3,6 +3,7 @@
  * test_nvtx.c: the functions that NVTX calls, taken from the slots as its header gives them: which event each writes, what
  * becomes of names, nesting in several domains, and more ranges than have room.
  */
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

@@ -3,11 +3,17 @@
  * Where memory lies, by the location that a call names: a device, the host, or a place that this
  * build does not know.  Memory at an unknown place is in no total, and is counted as such.
  */
-#include "account/feed.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/poll.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/vmm.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 
 static void start_accounts(void)
 {

@@ -4,11 +4,13 @@
  * depends on that function stays unknown, and everything else is as with the whole driver.  When it looks is judged by a
  * clock that only its waits move.
  */
-#include "account/feed.h"
+#include "account/feed/block.h"
+#include "account/feed/context.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
+#include "account/feed/want.h"
 #include "account/tap.h"
 #include "base/clock.h"
-#include "base/compiler.h"
-#include "base/counter.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -21,7 +23,6 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
-#include <gpuprof/wire.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,12 @@
  * test_source.c: driver calls as the handlers see them, without a driver: on which device a call counts, above all when it
  * fails, which pool is current, and what each end of a capture leaves.
  */
+#include "account/feed/context.h"
+#include "account/feed/failed.h"
+#include "account/feed/feed.h"
+#include "account/feed/graph.h"
+#include "account/feed/pool.h"
+#include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/thread.h"

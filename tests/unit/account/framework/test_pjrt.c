@@ -4,10 +4,9 @@
  * stand-in, which keeps PJRT's rule for arguments and tells whether a client is asked that has ended.
  */
 #include "account/door.h"
-#include "account/feed.h"
+#include "account/feed/poll.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
-#include "base/counter.h"
 #include "lib/standin.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>

@@ -4,6 +4,8 @@
  * loader is a stand-in, and so is TensorFlow's function. A model of two pools is compared with the accounts after each of thousands
  * of random calls; a call that contradicts it has to end the door.
  */
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
 #include "lib/accounts.h"

@@ -4,6 +4,8 @@
  * stand-ins that return what RMM's do, in memory or in registers; so is the loader, which names them. A model of the pools is
  * compared with the accounts after each of thousands of random calls; a call that contradicts it has to end the door.
  */
+#include "account/feed/feed.h"
+#include "account/feed/start.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
 #include "lib/accounts.h"

@@ -4,7 +4,7 @@
  * (src/account/framework/torch.c). The slots, the accounts and the owners are stand-ins. That reports reach the accounts and
  * PyTorch's own functions, integration/test_framework judges.
  */
-#include "account/feed.h"
+#include "account/feed/framework.h"
 #include "account/framework/framework.h"
 #include "account/framework/internal.h"
 #include "base/loader.h"

@@ -4,7 +4,7 @@
  * (survey.c), with a stand-in for Python (tests/lib/fakepython.h): what is reported of each form of the snapshot, and what
  * becomes of it when any call of Python's fails, or the library is detached meanwhile. The accounts are noted as text.
  */
-#include "account/feed.h"
+#include "account/feed/survey.h"
 #include "account/framework/framework.h"
 #include "base/thread.h"
 #include "base/worker.h"
@@ -12,6 +12,7 @@
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <lib/fakepython.h>
 #include <stdio.h>
 #include <stdlib.h>
