@@ -39,14 +39,6 @@ static uint8_t rows[GP_HOOK_IDS] = {
 #undef GP_HOOK
 _Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
 
-bool gp_call_timed;
-int (*gp_call_ask_device)(void *context, uint32_t ctx);
-uint32_t (*gp_call_ask_number)(void *context);
-uint32_t gp_call_slots[GP_CALL_SLOTS];
-void (*gp_call_note_context)(void *context, uint32_t number);
-void (*gp_call_note_primary)(int device, void *context, uint32_t number);
-uint32_t (*gp_call_table_number)(void *context, int device);
-
 const struct gp_hook *gp_dispatch_find(uint32_t id)
 {
     return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
@@ -88,17 +80,6 @@ void gp_dispatch_exit(struct gp_call *call)
     } else if (call->asked_kind != GP_KIND_NONE) {
         gp_feed_context_used(call->device, call->ctx, (uint64_t)(uintptr_t)call->context);
     }
-}
-
-int gp_call_device(const struct gp_call *call)
-{
-    int device = gp_feed_context_device(call->ctx);
-    if (GP_LIKELY(device >= 0) || !call->context || !gp_call_ask_device)
-        return device;
-    device = gp_call_ask_device(call->context, call->ctx);
-    if (device >= 0)
-        gp_feed_context_learned(call->ctx, device);
-    return device;
 }
 
 /* ==== CUPTI's callback ids ======================================================================================== */
