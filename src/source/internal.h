@@ -122,16 +122,27 @@ enum gp_hooks_row {
 #include "source/wrap.def"
 #undef GP_WRAP
 
+/* ---- the driver's own functions (real.c) ---------------------------------------------------------------------------- */
+
+/* The name of a row, and the row of a name; -1: none has it. */
+const char *gp_hooks_name(enum gp_hooks_row row);
+int gp_hooks_row_of(const char *name);
+/* The program has loaded the driver. */
+bool gp_hooks_have_driver(void);
 /* The driver's function of a row; NULL: there is none. */
 void *gp_hooks_real(enum gp_hooks_row row);
 /* Rows whose function this driver has. */
 unsigned gp_hooks_real_count(void);
-
-/* The driver's own libraries and ours have this code. Takes the loader's lock. */
-bool gp_hooks_is_inner(const void *caller);
+/* Whether the address is the driver's function of this name, or libc's dlsym, if they have been looked up. */
+bool gp_hooks_is_real(const char *name, const void *address);
+/* Whether the address is that of a variable of some library (variable.c). Takes the loader's lock. */
+bool gp_hooks_is_variable(const void *address);
 
 /* libc's dlsym; keeps dlerror. */
 void *gp_hooks_symbol(void *handle, const char *name);
+
+/* The driver's own libraries and ours have this code (front.c). Takes the loader's lock. */
+bool gp_hooks_is_inner(const void *caller);
 
 /* ---- one accounted call ----------------------------------------------------------------------------------------- */
 

@@ -31,7 +31,7 @@
 
 TestSuite(allocator_driver, .timeout = 300);
 
-/* The library asks here for a driver's functions (source/hooks_lookup.c). */
+/* The library asks here for a driver's functions (source/real.c). */
 void *gpuprof_preload_next(const char *name);
 void *gpuprof_preload_next(const char *name)
 {

@@ -103,7 +103,7 @@ static const struct {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* ---- in the place of hooks_lookup.c ------------------------------------------------------------------------------ */
+/* ---- in the place of real.c and front.c -------------------------------------------------------------------------- */
 
 static bool is_present = true;
 
