@@ -118,7 +118,8 @@ static int inject_accounts(void)
 
 static void inject_poller(void)
 {
-    int error = gp_poll_start();
+    static const struct gp_poll_turns turns = {gp_handover_look, gp_cupti_beat, gp_cupti_gap_holds};
+    int error = gp_poll_start(&turns);
     if (error)
         gp_log(GP_LOG_WARN, "no poll thread: %s: pools and graphs stay unknown", strerror(-error));
 }

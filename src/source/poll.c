@@ -60,10 +60,11 @@ struct gp_driver {
 };
 
 static struct gp_driver driver;
-static uint32_t x_ring;     /* doorbell */
-static uint32_t x_asked;    /* viewers' requests */
-static uint32_t x_noticed;  /* the last request that the thread has seen */
-static uint32_t x_answered; /* the last request that is done */
+static const struct gp_poll_turns *poll_turns; /* set before the thread is started */
+static uint32_t x_ring;                        /* doorbell */
+static uint32_t x_asked;                       /* viewers' requests */
+static uint32_t x_noticed;                     /* the last request that the thread has seen */
+static uint32_t x_answered;                    /* the last request that is done */
 static uint32_t x_version;
 static uint32_t x_running;
 static uint32_t x_busy; /* inside a driver call */
@@ -336,7 +337,7 @@ static void poll_gap(void)
     if (!driver.pointer_get_all)
         return;
     gp_before_look(gap_ask, NULL);
-    gp_cupti_gap_holds(gap_bytes);
+    poll_turns->gap(gap_bytes);
 }
 
 /* Events of a framework that are replayed while the failing thread waits: some milliseconds. */
@@ -423,10 +424,10 @@ static bool poll_once(unsigned wanted, unsigned *ever)
     gp_poll_expect();
     poll_oom();
     gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
-    gp_handover_look();
+    poll_turns->handover();
     if (gp_feed_poll_silent())
         return true;
-    if (gp_cupti_beat(driver.device_count))
+    if (poll_turns->beat(driver.device_count))
         poll_gap();
     poll_devices(devices);
     poll_imports();
@@ -547,8 +548,9 @@ static void *poll_main(void *arg)
     }
 }
 
-int gp_poll_start(void)
+int gp_poll_start(const struct gp_poll_turns *turns)
 {
+    poll_turns = turns;
     int error = gp_worker_start(poll_main, "gpuprof-poll");
     __atomic_store_n(&x_running, error == 0, __ATOMIC_RELEASE);
     return error;

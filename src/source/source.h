@@ -59,9 +59,17 @@ bool gp_cupti_gone(void);
 /* When they had ended for a while, as a sentence; false: they never had. text: "" at first. */
 bool gp_cupti_gaps(char *text, size_t bytes);
 
+/* What the poll thread does for others between its queries. */
+struct gp_poll_turns {
+    void (*handover)(void);                   /* gp_handover_look */
+    bool (*beat)(int (*device_count)(int *)); /* gp_cupti_beat */
+    void (*gap)(uint64_t bytes);              /* gp_cupti_gap_holds, after a beat that was true */
+};
+
 /* Starts the poller: a thread of ours that queries the driver about pools, graphs, imports and
- * devices, outside of callbacks.  0 or -errno; without the thread, polled values stay unknown. */
-int gp_poll_start(void);
+ * devices, outside of callbacks.  turns: kept.  0 or -errno; without the thread, polled values stay
+ * unknown. */
+int gp_poll_start(const struct gp_poll_turns *turns);
 void gp_poll_wake(void);
 /* Asks the driver what the program has had before the source was started, and waits at most timeout_ns. */
 void gp_poll_scan(uint64_t timeout_ns);

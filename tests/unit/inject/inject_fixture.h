@@ -253,7 +253,7 @@ STANDIN(void, gp_nvtx_start, void)
         in_nvtx();
 }
 
-STANDIN_SAYS(int, gp_poll_start, stage("poll"), void);
+STANDIN_SAYS(int, gp_poll_start, stage("poll"), const struct gp_poll_turns *turns);
 STANDIN_IDLE(gp_poll_wake, void);
 STANDIN_IDLE(gp_poll_expect, void);
 STANDIN_SAYS(bool, gp_poll_now, timeout_ns > 0, uint64_t timeout_ns);

@@ -56,6 +56,7 @@ enum {
 };
 #define FUNCTIONS (ATTRIBUTE + 1)
 
+static const struct gp_poll_turns turns = {gp_handover_look, gp_cupti_beat, gp_cupti_gap_holds};
 static struct gp_wire_oom oom;
 static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh, *inside_at, *asked;
 static void (**inside)(void);
@@ -193,7 +194,7 @@ static void poll_with(unsigned lacks, unsigned failing)
     *fails = failing;
     start();
     cr_assert_not(gp_poll_now(PATIENCE), "there is no poller yet");
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_poll_now(PATIENCE));
     check(&known);
     cr_expect_eq(gp_poll_driver_version(), (lacks | failing) & 1u << VERSION ? 0 : 13010);
@@ -232,7 +233,7 @@ Test(poll, one_attribute_fails, .timeout = 120)
     open_driver(0);
     *attribute = 5;
     start();
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_poll_now(PATIENCE));
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, 0);
@@ -265,7 +266,7 @@ Test(poll, peaks_hold_own_and_polled_bytes_of_one_time, .timeout = 120)
     cr_assert(gp_thread_enter());
     call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)(16 * MIB)}, 7, 0);
     gp_thread_leave();
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_poll_now(PATIENCE));
     cr_assert(gp_thread_enter());
     call("cuMemFree_v2", &(struct gp_params_cuMemFree_v2){address}, 7, 0);
@@ -296,7 +297,7 @@ Test(poll, a_destroy_does_not_wait_for_a_slow_driver, .timeout = 120)
     open_driver(1u << DEFAULT_POOL);
     *slow = 2000;
     start();
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_thread_enter());
     for (unsigned i = 0; i < 3; i++) {
         gp_feed_pool_create(POOL, 0, 0);
@@ -328,7 +329,7 @@ Test(poll, nothing_is_asked_while_a_module_is_loaded, .timeout = 120)
     start();
     cr_assert(gp_thread_enter());
     gp_dispatch_enter(&load);
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_poll_now(PATIENCE), "a viewer is answered");
     cr_expect_eq(calls[POOL_GET] + calls[GRAPH_GET] + calls[INFO] + calls[NAME], 0);
     gp_dispatch_exit(&load);
@@ -364,7 +365,7 @@ Test(poll, a_pool_of_an_ended_primary_context_is_not_asked, .timeout = 120)
     int device = 0;
     open_driver(0);
     start();
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_thread_enter());
     gp_feed_primary_context(0, 7);
     gp_feed_pool_create(POOL, 0, 0);
@@ -418,7 +419,7 @@ Test(poll, a_capture_that_fails_beside_a_question_ends_the_questions, .timeout =
 {
     open_driver(0);
     start();
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert(gp_poll_now(PATIENCE));
     cr_assert(gp_thread_enter());
     gp_feed_stream_created((uint64_t)(uintptr_t)STREAM, 7);
@@ -550,7 +551,7 @@ static void begin(void)
     now_ns = start_ns;
     gp_feed_poll_wanted();
     rounds = 0;
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
 }
 
 static void run_times(const char *want)
@@ -687,7 +688,7 @@ Test(poll, each_wait_has_a_deadline, .timeout = 60)
         cr_expect_not(gp_poll_now(50 * MS), "there is no poller");
         gp_poll_scan(50 * MS);
         cr_expect_eq(waited_ms(), 0);
-        cr_expect_eq(gp_poll_start(), worker_error);
+        cr_expect_eq(gp_poll_start(&turns), worker_error);
     }
     cr_expect_not(gp_poll_now(50 * MS));
     cr_expect_eq(waited_ms(), 50);
@@ -743,7 +744,7 @@ Test(poll, a_failure_is_logged_with_the_devices_size, .timeout = 60)
     start();
     is_virtual = true;
     now_ns = start_ns;
-    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_eq(gp_poll_start(&turns), 0);
     cr_assert_null(poll_main(NULL));
     cr_expect_not_null(strstr(logged, "cuMemAlloc"), "%s", logged);
     cr_expect_not_null(strstr(logged, "40.04 GiB"), "%s", logged);
