@@ -41,10 +41,10 @@
 
 static struct {
     struct gp_span_set claims;
-    struct gp_span_set fields;  /* reservations of addresses in which segments lay that others took away */
-    struct gp_span_set natives; /* the other blocks, as of the events that natives_stamp sums */
-    uint64_t natives_stamp;
-} grounds = {.claims = {.limit = GROUND_SPANS}, .fields = {.limit = 1u << 16}, .natives = {.limit = GROUND_SPANS}};
+    struct gp_span_set emptied; /* reservations of addresses in which others took segments away */
+    struct gp_span_set inside;  /* the blocks that lie wholly in segments, as of the events that inside_stamp sums */
+    uint64_t inside_stamp;
+} grounds = {.claims = {.limit = GROUND_SPANS}, .emptied = {.limit = 1u << 16}, .inside = {.limit = GROUND_SPANS}};
 
 uint32_t gp_ground_x_odd; /* claims, and segments that are provisional: blocks must be looked at */
 
@@ -94,14 +94,14 @@ static void memory_adopt(uint64_t address, uint64_t bytes, int device, uint8_t o
 
 struct claim_note {
     uint64_t lacks;
-    bool only_native, done;
+    bool only_inside, done;
     struct gp_record record;
 };
 
 static bool claim_mark(struct gp_record *record, void *arg)
 {
     struct claim_note *note = arg;
-    note->done = !note->only_native || (!record->block.lacks && record->flags & GP_FLAG_REPORTED);
+    note->done = !note->only_inside || (!record->block.lacks && record->flags & GP_FLAG_REPORTED);
     if (note->done)
         record->block.lacks = note->lacks;
     note->record = *record;
@@ -168,7 +168,7 @@ static void claim_settle(struct gp_span *claim, uint64_t lacked)
         claim_move(claim, note.record, GP_ADD, fresh ? 0 : GP_SLEEP_WAKES);
     if (!note.lacks) {
         claim_drop(claim);
-        grounds.natives_stamp = 0; /* it is one of these again */
+        grounds.inside_stamp = 0; /* it is one of these again */
     }
 }
 
@@ -211,9 +211,9 @@ static void claims_settle(uint64_t address, uint64_t bytes)
     }
 }
 
-/* ---- blocks that are no claims; under the lock ------------------------------------------------------------------- */
+/* ---- blocks wholly in segments; under the lock ------------------------------------------------------------------- */
 
-static uint64_t natives_events(void)
+static uint64_t inside_events(void)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
@@ -223,14 +223,14 @@ static uint64_t natives_events(void)
     return sum;
 }
 
-static bool native_visit(struct gp_record *record, void *arg)
+static bool inside_visit(struct gp_record *record, void *arg)
 {
     (void)arg;
     struct gp_span *span;
     if (record->space != GP_SPACE_BLOCK || record->block.lacks || !(record->flags & GP_FLAG_REPORTED) ||
-        gp_span_in(&grounds.natives, record->key, record->bytes))
+        gp_span_in(&grounds.inside, record->key, record->bytes))
         return false;
-    span = gp_span_put(&grounds.natives, record->key, record->bytes);
+    span = gp_span_put(&grounds.inside, record->key, record->bytes);
     if (span)
         span->device = record->device, span->owner = record->owner;
     return false;
@@ -238,28 +238,28 @@ static bool native_visit(struct gp_record *record, void *arg)
 
 /* A pool that goes to sleep takes hundreds of segments away while its framework makes no block: one walk
  * serves them all. */
-static void natives_list(void)
+static void inside_list(void)
 {
     struct gp_span *span;
-    uint64_t stamp = natives_events();
-    if (grounds.natives_stamp == stamp + 1)
+    uint64_t stamp = inside_events();
+    if (grounds.inside_stamp == stamp + 1)
         return;
-    while ((span = gp_span_in(&grounds.natives, 0, UINT64_MAX)))
-        gp_span_drop(&grounds.natives, span);
-    gp_map_each(gp_accounts.blocks, native_visit, NULL);
-    grounds.natives_stamp = stamp + 1;
+    while ((span = gp_span_in(&grounds.inside, 0, UINT64_MAX)))
+        gp_span_drop(&grounds.inside, span);
+    gp_map_each(gp_accounts.blocks, inside_visit, NULL);
+    grounds.inside_stamp = stamp + 1;
 }
 
 /* The blocks in the range become claims. */
-static void natives_claim(uint64_t address, uint64_t bytes)
+static void inside_claim(uint64_t address, uint64_t bytes)
 {
     struct gp_span *found;
-    natives_list();
-    while ((found = gp_span_in(&grounds.natives, address, bytes))) {
+    inside_list();
+    while ((found = gp_span_in(&grounds.inside, address, bytes))) {
         struct gp_record block = {
             .key = found->address, .bytes = found->bytes, .device = found->device, .owner = found->owner};
-        struct claim_note note = {.lacks = found->bytes, .only_native = true};
-        gp_span_drop(&grounds.natives, found);
+        struct claim_note note = {.lacks = found->bytes, .only_inside = true};
+        gp_span_drop(&grounds.inside, found);
         if (gp_map_update(gp_accounts.blocks, GP_SPACE_BLOCK, block.key, claim_mark, &note) != 0 || !note.done)
             continue; /* freed meanwhile */
         struct gp_span *claim = claim_put(&block);
@@ -370,7 +370,7 @@ static bool block_claim(struct gp_record *block, int *status)
     bool unseen =
         gp_accounts.setup.late || (account && __atomic_load_n(&account->framework.x_unseen, __ATOMIC_RELAXED));
     /* It may lie in memory that was there before, and is in no total. */
-    bool before = unseen && !counted && !elsewhere && !gp_span_in(&grounds.fields, block->key, block->bytes);
+    bool before = unseen && !counted && !elsewhere && !gp_span_in(&grounds.emptied, block->key, block->bytes);
     struct gp_span *claim = counted == block->bytes || before ? NULL : claim_put(block);
     if (!claim)
         return false;
@@ -445,13 +445,13 @@ void gp_ground_add(const struct gp_record *record)
     gp_lock_give(&gp_memory.lock);
 }
 
-struct field_search {
+struct emptied_search {
     uint64_t address, from, bytes;
 };
 
-static bool field_visit(struct gp_record *record, void *arg)
+static bool emptied_visit(struct gp_record *record, void *arg)
 {
-    struct field_search *search = arg;
+    struct emptied_search *search = arg;
     if (record->space == GP_SPACE_RANGE && search->address >= record->key &&
         search->address - record->key < record->bytes) {
         search->from = record->key;
@@ -461,17 +461,17 @@ static bool field_visit(struct gp_record *record, void *arg)
 }
 
 /* The whole reservation: what is mapped there again, or further on, is a segment too. */
-static void field_put(const struct gp_record *mapping)
+static void emptied_put(const struct gp_record *mapping)
 {
-    struct field_search search = {mapping->key, mapping->key, mapping->bytes};
-    if (gp_span_in(&grounds.fields, mapping->key, mapping->bytes))
+    struct emptied_search search = {mapping->key, mapping->key, mapping->bytes};
+    if (gp_span_in(&grounds.emptied, mapping->key, mapping->bytes))
         return;
-    gp_map_each(gp_accounts.objects, field_visit, &search);
-    if (gp_span_in(&grounds.fields, search.from, search.bytes))
+    gp_map_each(gp_accounts.objects, emptied_visit, &search);
+    if (gp_span_in(&grounds.emptied, search.from, search.bytes))
         search.from = mapping->key, search.bytes = mapping->bytes;
-    struct gp_span *field = gp_span_put(&grounds.fields, search.from, search.bytes);
-    if (field)
-        field->device = mapping->device, field->owner = mapping->owner;
+    struct gp_span *emptied = gp_span_put(&grounds.emptied, search.from, search.bytes);
+    if (emptied)
+        emptied->device = mapping->device, emptied->owner = mapping->owner;
 }
 
 /* Memory that leaves; foreign: a segment, and it was not the framework that took it away. */
@@ -483,8 +483,8 @@ static void memory_gone(const struct gp_record *record, bool foreign)
     if (foreign) {
         ground_strange(record->device);
         if (record->space == GP_SPACE_MAPPING)
-            field_put(record);
-        natives_claim(record->key, record->bytes);
+            emptied_put(record);
+        inside_claim(record->key, record->bytes);
     }
     claims_settle(record->key, record->bytes);
 }
@@ -511,7 +511,7 @@ uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner, uint8_
     gp_lock_take(&gp_memory.lock);
     bool heap = gp_heap_over(address, bytes);
     over = heap ? NULL : gp_span_in(&grounds.claims, address, bytes);
-    over = heap || over ? over : gp_span_in(&grounds.fields, address, bytes);
+    over = heap || over ? over : gp_span_in(&grounds.emptied, address, bytes);
     if (over)
         *owner = over->owner, *device = (uint8_t)over->device;
     gp_lock_give(&gp_memory.lock);
@@ -528,12 +528,12 @@ void gp_ground_pass(void)
 
 void gp_ground_range_gone(uint64_t address, uint64_t bytes)
 {
-    struct gp_span *field;
+    struct gp_span *emptied;
     if (GP_LIKELY(!gp_memory_on()))
         return;
     gp_lock_take(&gp_memory.lock);
-    while ((field = gp_span_in(&grounds.fields, address, bytes)))
-        gp_span_drop(&grounds.fields, field);
+    while ((emptied = gp_span_in(&grounds.emptied, address, bytes)))
+        gp_span_drop(&grounds.emptied, emptied);
     gp_lock_give(&gp_memory.lock);
 }
 

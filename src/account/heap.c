@@ -13,7 +13,7 @@
  * one. What is mapped below a heap later is a segment too.
  *
  * A pool that ends unregisters its heaps and then frees their memory. In between the memory would count as allocated as a
- * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`left`),
+ * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`unheld`),
  * and becomes ordinary at the next event that adds memory, or when the numbers are read.
  */
 #include "account/heap.h"
@@ -40,7 +40,7 @@
 #define HEAP_BLOCKS (1u << 22)
 #define HEAPS       (1u << 16)
 
-static struct gp_span_set heaps = {.limit = HEAPS}, blocks = {.limit = HEAP_BLOCKS}, left = {.limit = HEAPS};
+static struct gp_span_set heaps = {.limit = HEAPS}, blocks = {.limit = HEAP_BLOCKS}, unheld = {.limit = HEAPS};
 static bool any; /* a heap was ever registered */
 
 /* ---- blocks; under the lock, as the next two ---------------------------------------------------------------------- */
@@ -210,17 +210,17 @@ static void piece_fill(struct gp_span *piece)
         block_put(rest, end - rest, piece, true, site);
 }
 
-static void left_count(int change)
+static void unheld_count(int change)
 {
     __atomic_fetch_add(&gp_memory_x_waits, (uint32_t)change, __ATOMIC_RELAXED);
 }
 
-static void left_drop(uint64_t address)
+static void unheld_drop(uint64_t address)
 {
-    struct gp_span *span = gp_span_at(&left, address);
+    struct gp_span *span = gp_span_at(&unheld, address);
     if (span) {
-        gp_span_drop(&left, span);
-        left_count(-1);
+        gp_span_drop(&unheld, span);
+        unheld_count(-1);
     }
 }
 
@@ -233,7 +233,7 @@ static void piece_join(struct gp_span *piece, struct gp_span *heap)
         if (gp_memory_make(piece, GP_SEGMENT_HEAP, owner, bytes == piece->bytes))
             piece_fill(piece);
     } else if (!piece->memory.heaps) { /* it had lost its last one */
-        left_drop(piece->address);
+        unheld_drop(piece->address);
         blocks_end(piece->address, piece->bytes, true);
         piece_fill(piece);
     } else {
@@ -255,8 +255,8 @@ static void piece_leave(struct gp_span *piece, const struct gp_span *heap)
     uint64_t from, bytes = piece_part(piece, heap, &from);
     if (--piece->memory.heaps)
         block_put(from, bytes, piece, true, piece_site(piece));
-    else if (gp_span_put(&left, piece->address, piece->bytes))
-        left_count(1);
+    else if (gp_span_put(&unheld, piece->address, piece->bytes))
+        unheld_count(1);
     else
         piece_settle(piece);
 }
@@ -275,7 +275,7 @@ void gp_heap_memory_gone(struct gp_span *memory)
     if (memory->memory.segment != GP_SEGMENT_HEAP)
         return;
     blocks_end(at, memory->bytes, true);
-    left_drop(at);
+    unheld_drop(at);
     while (memory->memory.heaps && at < end && (heap = gp_span_in(&heaps, at, end - at))) {
         at = heap->address + heap->bytes;
         if (heap->device == memory->device && --heap->heap.pieces == 0) {
@@ -293,9 +293,9 @@ bool gp_heap_over(uint64_t address, uint64_t bytes)
 void gp_heap_left_settle(void)
 {
     struct gp_span *span;
-    while ((span = gp_span_in(&left, 0, UINT64_MAX))) {
+    while ((span = gp_span_in(&unheld, 0, UINT64_MAX))) {
         struct gp_span *piece = gp_span_at(&gp_memory.set, span->address);
-        left_drop(span->address);
+        unheld_drop(span->address);
         if (piece)
             piece_settle(piece);
     }
