@@ -32,7 +32,6 @@
 #define GP_INJECT_BUSY_NS  300000000ull /* from then on a running thread may be taken too */
 #define GP_INJECT_CALL_NS  10000000000ull
 #define GP_INJECT_CLEAN_NS 2000000000ull
-#define GP_INJECT_SEAL_NS  3000000000ull
 #define GP_INJECT_STOP_NS  1000000000ull /* longer than the look for a thread, which may end in between */
 #define GP_INJECT_SPIN_NS  200000000ull  /* how long the borrowed thread waits to be taken back */
 #if defined(__x86_64__)
@@ -42,7 +41,6 @@
 #endif
 #define GP_INJECT_SYMBOL "gpuprof_attach"
 #define GP_INJECT_FILE   "gpuprof/libgpuprof.so" /* stacks and owners know the library by its last part */
-#define GP_INJECT_NOEXEC 0x20                    /* F_SEAL_EXEC, which vm.memfd_noexec sets */
 
 enum {
     INJECT_PTHREAD_CREATE,
@@ -529,54 +527,6 @@ static int inject_wait(struct inject *inject, struct gp_stub_data *data, uint32_
             return -ETIMEDOUT;
         inject_pause(200);
     }
-}
-
-int gp_attach_copy(const char *from, int to)
-{
-    char *block = malloc(1u << 20);
-    int fd = block ? open(from, O_RDONLY | O_CLOEXEC) : -1, rc = fd < 0 ? -errno : 0;
-    for (ssize_t got; !rc && (got = read(fd, block, 1u << 20)) != 0;) {
-        if (got < 0)
-            rc = -errno;
-        for (ssize_t done = 0, one; !rc && done < got; done += one)
-            if ((one = write(to, block + done, (size_t)(got - done))) < 0)
-                rc = -errno, one = 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    free(block);
-    return rc;
-}
-
-int gp_attach_seal(int fd)
-{
-    const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
-    for (uint64_t begin = gp_clock_ns();;) {
-        if (fcntl(fd, F_ADD_SEALS, seals) == 0)
-            return 0;
-        if (errno != EBUSY || gp_clock_ns() - begin > GP_INJECT_SEAL_NS)
-            return -errno;
-        inject_pause(10000); /* a mapping that can be written is refused at once */
-    }
-}
-
-int gp_attach_memory(int proc, int number, const char *file, uid_t owner)
-{
-    char name[32], link[80], want[80];
-    struct stat status;
-    snprintf(name, sizeof(name), "%d", number);
-    int fd = gp_peer_memory(proc, name);
-    if (fd < 0)
-        return fd;
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(name, link, sizeof(link) - 1);
-    link[length > 0 ? length : 0] = '\0';
-    snprintf(want, sizeof(want), "/memfd:%s (deleted)", file);
-    if (fstat(fd, &status) == 0 && status.st_size == 0 && status.st_blocks == 0 && status.st_uid == owner &&
-        (fcntl(fd, F_GET_SEALS) | GP_INJECT_NOEXEC) == GP_INJECT_NOEXEC && strcmp(link, want) == 0)
-        return fd;
-    close(fd);
-    return -EPERM;
 }
 
 /* The user that the worker makes files as: that of the thread which started it. */
