@@ -53,7 +53,7 @@ $(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
 	$(Q)cp $< $@
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
-TORTURE_SRC := $(foreach f,counter map ring span kept loader,core/base/$f.c)
+TORTURE_SRC := $(foreach f,counter map ring span kept loader,core/base/$f.c) core/record/order.c
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
 TORTURE_CACHE_SRC := $(wildcard core/cache/*.c) core/base/lock.c core/base/gauge.c tests/lib/fakedev.c tests/lib/cachecheck.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
