@@ -56,11 +56,6 @@ void gp_worker_counts(void *count, const void *layout)
         worker_counted = count; /* never taken back: threads of an earlier life may be about to end */
 }
 
-bool gp_worker_is_apart(void)
-{
-    return worker_counted != NULL;
-}
-
 /* By the thread that has made the worker.  Without a thread of the program the worker stays counted:
  * its end is then the end of the last thread. */
 static enum gp_worker_place worker_part(void)

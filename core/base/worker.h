@@ -15,8 +15,6 @@ void gp_worker_sizes(void *taken);
 /* count, layout: glibc's __nptl_nthreads and _thread_db___nptl_nthreads, or NULL.  Threads that are
  * started after this call do not keep a process alive whose own threads have ended. */
 void gp_worker_counts(void *count, const void *layout);
-/* Whether that is so. */
-bool gp_worker_is_apart(void);
 
 /* Starts a detached thread that never takes the program's signals but SIGSYS, whose driver calls are not
  * the program's (gp_thread.ignored), and that debuggers show as `name` (at most 15 characters).

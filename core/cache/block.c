@@ -237,7 +237,7 @@ bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct g
     return true;
 }
 
-bool gp_block_is_split(const struct gp_block *block)
+static bool block_is_split(const struct gp_block *block)
 {
     return !block->segment->growable && (block->before || block->after);
 }
@@ -301,7 +301,7 @@ static void idle_count(struct gp_cache *cache, const struct gp_block *block, boo
     cache->idle_bytes += bytes;
     if (heap->kind.dedicated)
         cache->dedicated_idle_bytes += bytes;
-    if (gp_block_is_split(block))
+    if (block_is_split(block))
         gp_cache_gauges_split(cache, block, up);
 }
 

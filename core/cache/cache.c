@@ -161,11 +161,6 @@ void gp_cache_free(struct gp_cache *cache)
     cache_close(cache);
 }
 
-struct gp_counter *gp_cache_gauges(struct gp_cache *cache)
-{
-    return cache->gauges;
-}
-
 const struct gp_policy *gp_cache_policy(const struct gp_cache *cache)
 {
     return &cache->policy;

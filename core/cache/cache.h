@@ -106,7 +106,7 @@ struct gp_cache_setup {
     const struct gp_policy *policy; /* copied */
     struct gp_backend backend;      /* copied */
     /* The device's gauges (core/base/gauge.h): every statistic of torch.cuda.memory_stats, updated
-     * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
+     * together with the block. NULL: the cache makes its own. */
     struct gp_counter *gauges;
     /* Nobody asks for the statistics: the gauges stay at 0, unless the policy has thread caches. */
     bool uncounted;
@@ -131,7 +131,6 @@ void gp_cache_free(struct gp_cache *cache);
 /* The memory no longer exists (its context was destroyed): drops the records and corrects the
  * gauges without calling the backend. The cache is empty and usable afterwards. */
 void gp_cache_forget(struct gp_cache *cache);
-struct gp_counter *gp_cache_gauges(struct gp_cache *cache);
 const struct gp_policy *gp_cache_policy(const struct gp_cache *cache);
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */

@@ -369,7 +369,6 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
  * which pointed to it, points to the next heap. False: it is the first of its class and stays.
  * Under grow too. */
 bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
-bool gp_block_is_split(const struct gp_block *block);
 
 /* gauges.c */
 /* They return the time of the change; 0: the cache has no times, or no gauge changed. */

@@ -150,12 +150,7 @@ static bool modules_add(void *context, const struct gp_vma *mapping)
     return true;
 }
 
-int gp_modules_read(struct gp_modules *modules, const char *proc)
-{
-    return gp_modules_read_by(modules, proc, NULL);
-}
-
-int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_open *open_file)
+int gp_modules_read(struct gp_modules *modules, const char *proc, gp_modules_open *open_file)
 {
     char name[64];
     memset(modules, 0, sizeof(*modules));

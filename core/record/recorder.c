@@ -276,7 +276,7 @@ static void recorder_modules(struct gp_recorder *r)
     uint32_t count = 0;
     if (recorder_confined(r))
         return;
-    if (gp_modules_read_by(&now, recorder_memory(r), r->setup.open_module) != 0)
+    if (gp_modules_read(&now, recorder_memory(r), r->setup.open_module) != 0)
         return;
     struct gp_pack *pack = gp_file_pack(r->file);
     for (uint32_t i = 0; i < now.count; i++) {

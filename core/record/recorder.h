@@ -70,12 +70,10 @@ typedef int gp_modules_open(const char *proc, const struct gp_vma *file);
 /* As for our own process. Takes 20 KiB of the stack. */
 int gp_modules_open_file(const char *proc, const struct gp_vma *file);
 
-/* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). 0 or
- * -errno; on failure there is nothing to free. */
-int gp_modules_read(struct gp_modules *modules, const char *proc);
-/* The same for another process, whose paths may lead anywhere; open: NULL opens them as for our
- * own. */
-int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_open *open);
+/* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). open: for
+ * another process, whose paths may lead anywhere; NULL opens them as for our own. 0 or -errno; on
+ * failure there is nothing to free. */
+int gp_modules_read(struct gp_modules *modules, const char *proc, gp_modules_open *open);
 /* The module that contains the address, or NULL. */
 const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc);
 void gp_modules_free(struct gp_modules *modules);

@@ -23,10 +23,6 @@ void gp_session_api_leave(int saved_errno);
 /* Call it between the two: brings the polled parts of the numbers up to date, if there are any. */
 void gp_session_api_poll(void);
 
-/* As gp_stat_keys, for pinned host memory. */
-#define GP_API_HOST_STATS 18u
-extern const struct gp_stat_key gp_api_host_stats[GP_API_HOST_STATS];
-
 /* ==== memory files ================================================================================================ */
 /* The memfds of the session and of the extents. */
 

@@ -29,7 +29,7 @@
 
 /* PyTorch's host allocator calls the memory that it holds pinned `allocated`, and the part that
  * the program uses `active`. On a device these are reserved and allocated. */
-const struct gp_stat_key gp_api_host_stats[GP_API_HOST_STATS] = {
+static const struct gp_stat_key host_stats[] = {
     GP_VALUES("active_bytes", GP_STAT_ALLOCATED_BYTES),   GP_VALUES("active_requests", GP_STAT_ALLOCATION),
     GP_VALUES("allocated_bytes", GP_STAT_RESERVED_BYTES), GP_VALUES("allocations", GP_STAT_SEGMENT),
     GP_NAMED_FIELD("num_host_alloc", num_device_alloc),   GP_NAMED_FIELD("num_host_free", num_device_free),
@@ -37,7 +37,7 @@ const struct gp_stat_key gp_api_host_stats[GP_API_HOST_STATS] = {
 
 /* ==== the statistics ============================================================================================== */
 
-_Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_API_HOST_STATS,
+_Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_COUNT(host_stats),
                "GPUPROF_STATS and GPUPROF_HOST_STATS in gpuprof.h are the numbers of keys that numbers.def makes");
 
 /* ---- shared --------------------------------------------------------------------------------------------------- */
@@ -184,12 +184,12 @@ GP_EXPORT int gpuprof_memory_stat(int device, const char *name, int64_t *value)
 
 GP_EXPORT const char *gpuprof_host_stat_name(unsigned index)
 {
-    return index < GP_API_HOST_STATS ? gp_api_host_stats[index].name : NULL;
+    return index < GP_COUNT(host_stats) ? host_stats[index].name : NULL;
 }
 
 GP_EXPORT int gpuprof_host_memory_stats(int64_t *values, unsigned count)
 {
-    return api_values(GP_WIRE_HOST, gp_api_host_stats, GP_API_HOST_STATS, values, count);
+    return api_values(GP_WIRE_HOST, host_stats, GP_COUNT(host_stats), values, count);
 }
 
 /* ---- resets --------------------------------------------------------------------------------------------------- */

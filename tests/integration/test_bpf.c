@@ -132,7 +132,7 @@ Test(bpf, a_device_that_becomes_known_and_a_move_between_cgroups, .init = begin,
     cr_assert(eq(i64, device_sum(2).allocated_bytes, 4 * MIB));
     kid_end(kid, SIGKILL);
     cr_assert(eq(u64, container(2).entries, 0));
-    cr_assert(gp_bpf_forget_container(bpf, group_id[2]) >= 2);
+    cr_assert(gp_bpf_forget_containers(bpf, &group_id[2], 1, NULL) >= 2);
     cr_assert(eq(i64, container_sum(2, 2).total_bytes, -99), "its rows remain");
 }
 
@@ -394,7 +394,7 @@ Test(bpf, full_tables_are_counted_and_existing_rows_stay_exact, .init = begin_ti
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
     kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 7 * MIB, 7 * MIB, GIB);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 7 * MIB), "the waiting process found no room");
-    cr_assert(gp_bpf_forget_container(bpf, group_id[0]) == 2);
+    cr_assert(gp_bpf_forget_containers(bpf, &group_id[0], 1, NULL) == 2);
     kid_tell(&kids[5], "m 0 1 %lld %lld 0 0 1 %lld", 8 * MIB, 8 * MIB, GIB);
     cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 8 * MIB), "its container found no room");
     kid_tell(&kids[5], "m 1 1 %lld %lld 0 0 1 %lld", MIB, MIB, GIB);

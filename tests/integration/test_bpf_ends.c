@@ -283,7 +283,7 @@ Test(bpf_ends, containers_of_version_1, .init = begin, .fini = end, .timeout = 6
     kid_end(a, SIGKILL);
     cr_assert(eq(u32, sum_of_cgroup(b_id, 1).processes, 0));
     cr_assert(eq(u64, row_of_cgroup(b_id).entries, 0));
-    cr_assert(gp_bpf_forget_container(bpf, b_id) == 2);
+    cr_assert(gp_bpf_forget_containers(bpf, &b_id, 1, NULL) == 2);
 }
 
 Test(bpf_ends, which_of_two_hierarchies_counts, .init = begin, .fini = end, .timeout = 60)

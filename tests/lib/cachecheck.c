@@ -47,7 +47,10 @@ static void check_block(struct check *check, const struct gp_block *block, uint6
     check->allocated += gp_block_state(block) == GP_BLOCK_LIVE ? block->bytes : 0;
     check->active +=
         gp_block_state(block) == GP_BLOCK_LIVE || gp_block_state(block) == GP_BLOCK_WAITING ? block->bytes : 0;
-    check->split += gp_block_state(block) == GP_BLOCK_IDLE && gp_block_is_split(block) ? block->bytes : 0;
+    check->split +=
+        gp_block_state(block) == GP_BLOCK_IDLE && !block->segment->growable && (block->before || block->after)
+            ? block->bytes
+            : 0;
 }
 
 static uint64_t check_pages(struct check *check, const struct gp_segment *segment)
@@ -143,4 +146,9 @@ int cache_check(struct gp_cache *cache, char *why, size_t why_bytes)
     check_gauges(&check);
     gp_lock_give(&cache->lock);
     return check.broken ? -1 : 0;
+}
+
+struct gp_counter *cache_check_gauges(struct gp_cache *cache)
+{
+    return cache->gauges;
 }

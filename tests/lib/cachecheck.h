@@ -10,4 +10,7 @@
 /* While no other call is running.  Returns 0, or -1 with the first broken invariant in why. */
 int cache_check(struct gp_cache *cache, char *why, size_t why_bytes);
 
+/* The gauges of a cache, also those that it made itself. */
+struct gp_counter *cache_check_gauges(struct gp_cache *cache);
+
 #endif

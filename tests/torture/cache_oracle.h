@@ -419,7 +419,7 @@ static void rest_judge(struct batch *batch, struct worker *workers)
     for (unsigned i = 0; i < MAILBOX; i++)
         if (batch->mailbox[i])
             live += (int64_t)batch->mailbox[i]->grant.bytes, count++;
-    gp_counter_snapshot(gp_cache_gauges(batch->cache), values);
+    gp_counter_snapshot(cache_check_gauges(batch->cache), values);
     gp_cache_numbers(batch->cache, &numbers);
     if (cache_check(batch->cache, why, sizeof why) != 0 || batch->dev.faults) {
         tally_wrong(batch, "at rest", 0, 0);

@@ -163,8 +163,6 @@ void gp_options_free(const struct gp_command_spec *spec, void *options);
 
 /* ---- help.c, completion.c: tables of commands end with NULL ------------------------------------------------------ */
 
-extern const char *const gp_group_titles[GP_GROUPS];
-
 /* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
  * columns. */
 void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands);

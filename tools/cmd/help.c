@@ -17,7 +17,7 @@
 #define GP_HELP_LABEL  64
 #define GP_HELP_TEXT   1024
 
-const char *const gp_group_titles[GP_GROUPS] = {
+static const char *const group_titles[GP_GROUPS] = {
     [GP_GROUP_WATCH] = "Start and watch",     [GP_GROUP_ASK] = "Ask a running process",
     [GP_GROUP_RECORD] = "Recordings",         [GP_GROUP_ANALYSE] = "Analyses",
     [GP_GROUP_EXPORT] = "Formats and traces", [GP_GROUP_MACHINE] = "The machine and this command",
@@ -135,7 +135,7 @@ void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands)
     fprintf(out, "usage: gpuprof COMMAND [OPTIONS]\n\n");
     help_wrap(out, "Profiles the GPU memory of CUDA programs.", 0, 0);
     for (int group = 0; group < GP_GROUPS; group++) {
-        fprintf(out, "\n%s:\n", gp_group_titles[group]);
+        fprintf(out, "\n%s:\n", group_titles[group]);
         for (int i = 0; commands[i]; i++) {
             if ((int)commands[i]->group != group)
                 continue;
@@ -398,7 +398,7 @@ void gp_manpage_write(FILE *out, const struct gp_command_spec *const *commands)
     man_sections(out, man_before, GP_COUNT(man_before));
     fprintf(out, ".SH COMMANDS\nEvery command has the option \\fB\\-h\\fR, \\fB\\-\\-help\\fR.\n");
     for (int group = 0; group < GP_GROUPS; group++) {
-        fprintf(out, ".PP\n%s:\n", gp_group_titles[group]);
+        fprintf(out, ".PP\n%s:\n", group_titles[group]);
         for (int i = 0; commands[i]; i++) {
             if ((int)commands[i]->group == group)
                 fprintf(out, ".RS 4\n\\fB%s\\fR \\(em %s\n.RE\n", commands[i]->name, commands[i]->summary);

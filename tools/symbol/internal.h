@@ -236,9 +236,6 @@ struct gp_operation_rule {
     const char *text; /* "{}" is what the pattern's only star stands for, or the whole function */
     enum gp_operation_part part;
 };
-/* The first that matches counts; ends with a row of NULL. */
-extern const struct gp_operation_rule gp_operation_rules[];
-
 /* frames[name] names the site. *operator: the outermost on its stack; NULL: not known. */
 struct gp_operation gp_operation_find(struct gp_symbols *symbols, const struct gp_frame_text *frames, uint32_t count,
                                       uint32_t name, const char **operator);

@@ -29,7 +29,8 @@
     "Module.to|Module.cuda|Module.half|Module.float|Module.double|Module.bfloat16|Module.type|Module.to_empty|"        \
     "Module.load_state_dict"
 
-const struct gp_operation_rule gp_operation_rules[] = {
+/* The first that matches counts. */
+static const struct gp_operation_rule operation_rules[] = {
     /* PyTorch, Python. */
     {"pytorch", "/torch/nn/modules/module.py", "*_call_impl", GP_OP_PART, NULL, GP_PART_FORWARD},
     {"pytorch", "/torch/nn/modules/module.py", MODULE_MOVES, GP_OP_WHOLE, "{}", GP_PART_WEIGHTS},
@@ -195,7 +196,7 @@ static const struct gp_operation_rule *rule_search(const struct gp_frame_text *f
     bool starred;
     frame_function(frame, function);
     frame_file(frame, file);
-    for (const struct gp_operation_rule *rule = gp_operation_rules; rule->framework; rule++) {
+    for (const struct gp_operation_rule *rule = operation_rules; rule->framework; rule++) {
         if ((rule->where != NULL) == frame->python && (!rule->where || has_path(file, rule->where)) &&
             has_function(function, rule->function, &caught, &length, &starred))
             return rule;
@@ -211,9 +212,9 @@ static const struct gp_operation_rule *rule_of(struct gp_hash *known, const stru
     const uint32_t *found = gp_hash_find(known, hash, NULL, NULL);
     bool added;
     if (found)
-        return *found == UINT32_MAX ? NULL : &gp_operation_rules[*found];
+        return *found == UINT32_MAX ? NULL : &operation_rules[*found];
     const struct gp_operation_rule *rule = rule_search(frame);
-    gp_hash_add(known, hash, NULL, NULL, rule ? (uint32_t)(rule - gp_operation_rules) : UINT32_MAX, &added);
+    gp_hash_add(known, hash, NULL, NULL, rule ? (uint32_t)(rule - operation_rules) : UINT32_MAX, &added);
     return rule;
 }
 

@@ -140,7 +140,7 @@ static inline void scene_add(struct scene_change *sum, const struct scene_change
 static inline void scene_expect_gauges(struct scene *scene, char name)
 {
     struct gp_gauge_value values[GP_GAUGES];
-    gp_counter_snapshot(gp_cache_gauges(scene->cache), values);
+    gp_counter_snapshot(cache_check_gauges(scene->cache), values);
     const int64_t *small = (const int64_t *)&scene->small, *large = (const int64_t *)&scene->large;
     for (unsigned i = 0; i < SCENE_FIELDS; i++) {
         char what[64];

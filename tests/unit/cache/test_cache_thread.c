@@ -39,7 +39,7 @@ static void warm(struct gp_cache *cache, uint64_t stream, unsigned shard)
 static struct gp_gauge_value gauge(struct gp_cache *cache, unsigned which)
 {
     struct gp_gauge_value values[GP_GAUGES_MAX];
-    gp_counter_snapshot(gp_cache_gauges(cache), values);
+    gp_counter_snapshot(cache_check_gauges(cache), values);
     return values[which];
 }
 

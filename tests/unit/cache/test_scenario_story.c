@@ -102,7 +102,7 @@ static struct gp_cache_numbers gp_test_numbers(void)
 static uint64_t gp_test_peak_reserved(void)
 {
     struct gp_gauge_value values[GP_GAUGES];
-    gp_counter_snapshot(gp_cache_gauges(scene.cache), values);
+    gp_counter_snapshot(cache_check_gauges(scene.cache), values);
     return (uint64_t)values[GP_GAUGE_RESERVED_BYTES].peak;
 }
 

@@ -143,7 +143,7 @@ Test(modules, lines_that_are_modules)
     for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         struct gp_modules modules;
         maps(lines[i].line, strlen(lines[i].line));
-        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
         cr_expect_eq(modules.count, lines[i].path != NULL, "%s", lines[i].line);
         if (modules.count && lines[i].path) {
             cr_expect_str_eq(modules.rows[0].path, lines[i].path);
@@ -154,7 +154,7 @@ Test(modules, lines_that_are_modules)
     }
     struct gp_modules modules;
     maps(GOOD "/a\n", strlen(GOOD "/a\n"));
-    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
     cr_expect(last.inode == 77 && last.device == makedev(8, 0x11) && last.start == 0x1000 && last.end == 0x3000);
     cr_expect_str_eq(last_path, "/a");
     gp_modules_free(&modules);
@@ -168,7 +168,7 @@ Test(modules, parts_of_a_file)
                                "4fff-6000 r-xp 0 08:11 78 /late\n7000-8000 r-xp 0 08:11 78 /b\n";
     struct gp_modules modules;
     maps(text, sizeof(text) - 1);
-    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
     cr_expect_eq(modules.count, 5);
     cr_expect(modules.truncated, "a mapping that begins in another one");
     cr_expect_eq(modules.rows[0].path, modules.rows[1].path);
@@ -190,7 +190,7 @@ Test(modules, tables_that_are_full)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%x-%x r-xp 0 08:11 77 /%u\n", 0x1000 * i,
                                      0x1000 * i + 5, i);
         maps(text, used);
-        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
         cr_expect_eq(modules.count, GP_MODULES_MOST);
         cr_expect_eq(modules.truncated, extra);
         gp_modules_free(&modules);
@@ -206,7 +206,7 @@ Test(modules, tables_that_are_full)
             text[used++] = '\n';
         }
         maps(text, used);
-        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
         cr_expect_eq(modules.count, 256 - more);
         cr_expect_eq(modules.truncated, more);
         cr_expect_eq(modules.path_bytes, (256 - more) * 4096);
@@ -227,7 +227,7 @@ Test(modules, long_lines_and_short_reads)
         strcpy(text + length + 1, "8000-9000 r-xp 0 08:11 77 /b\n");
         maps(text, length + 1 + strlen(text + length + 1));
         read_most = way == 1 ? 7 : 0;
-        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
         cr_expect_eq(modules.count, way < 2 ? 2 : 0, "way %u: %u", way, modules.count);
         cr_expect_eq(modules.truncated, way == 2);
         gp_modules_free(&modules);
@@ -236,7 +236,7 @@ Test(modules, long_lines_and_short_reads)
     maps(GOOD "/a\n", strlen(GOOD "/a\n"));
     read_error = EINTR;
     reads = 0;
-    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, no_file), 0);
     cr_expect_eq(modules.count, 1);
     gp_modules_free(&modules);
 }
@@ -246,16 +246,16 @@ Test(modules, what_fails)
 {
     struct gp_modules modules;
     unsigned files = open_files();
-    cr_expect_eq(gp_modules_read(&modules, proc), -ENOENT);
+    cr_expect_eq(gp_modules_read(&modules, proc, NULL), -ENOENT);
     maps(GOOD "/a\n", strlen(GOOD "/a\n"));
     mappings.fail_all = true;
-    cr_expect_eq(gp_modules_read(&modules, proc), -ENOMEM);
+    cr_expect_eq(gp_modules_read(&modules, proc, NULL), -ENOMEM);
     mappings.fail_all = false;
     long long before = mappings.bytes;
     read_error = EIO;
     read_most = 10;
     reads = 0;
-    cr_expect_eq(gp_modules_read(&modules, proc), -EIO);
+    cr_expect_eq(gp_modules_read(&modules, proc, NULL), -EIO);
     cr_expect(!modules.rows && !modules.count);
     cr_expect_eq(mappings.bytes, before);
     cr_expect_eq(open_files(), files);
@@ -337,7 +337,7 @@ Test(modules, addresses_belong_to_their_mappings)
         named += mode[2] == 'x' && i % 7 != 6;
     }
     maps(text, used);
-    cr_assert_eq(gp_modules_read_by(&modules, proc, image_open), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, image_open), 0);
     cr_assert_eq(modules.count, count);
     cr_expect_eq(opened, named);
     cr_expect_not(modules.truncated);
@@ -365,7 +365,7 @@ static unsigned sound_bytes(void)
     static const char line[] = "1000-3000 r-xp 00000000 08:01 77 /lib/a.so\n";
     struct gp_modules modules;
     maps(line, sizeof(line) - 1);
-    cr_assert_eq(gp_modules_read_by(&modules, proc, image_open), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, image_open), 0);
     cr_assert_eq(modules.count, 1);
     unsigned bytes = modules.rows[0].build_id_bytes;
     cr_assert_eq(memcmp(modules.rows[0].build_id, image.id.text, bytes), 0);
@@ -419,7 +419,7 @@ static unsigned id_of(uint64_t inode, const char *path)
     snprintf(line, sizeof(line), "1000-2000 r-xp 0 08:11 %lu %s\n2000-3000 r-xp 0 08:11 %lu %s\n", inode, path, inode,
              path);
     maps(line, strlen(line));
-    cr_assert_eq(gp_modules_read(&modules, proc), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, NULL), 0);
     cr_assert_eq(modules.count, 2);
     unsigned bytes = modules.rows[0].build_id_bytes;
     cr_expect_eq(modules.rows[1].build_id_bytes, path[0] == '/' ? bytes : 0, "the same file");

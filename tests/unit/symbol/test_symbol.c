@@ -152,7 +152,7 @@ static struct tables *run_object(const char *name, const char *compiler, const c
     grabs = 0;
     entry(grab);
     struct gp_modules modules;
-    cr_assert_eq(gp_modules_read(&modules, "/proc/self"), 0);
+    cr_assert_eq(gp_modules_read(&modules, "/proc/self", NULL), 0);
     const struct gp_module *m = gp_modules_find(&modules, grabbed[0]);
     cr_assert(m);
     cr_assert_str_eq(m->path, path);
@@ -599,7 +599,7 @@ Test(symbol, a_hundred_thousand_addresses_take_seconds)
 {
     struct gp_modules modules;
     char id[80];
-    cr_assert_eq(gp_modules_read(&modules, "/proc/self"), 0);
+    cr_assert_eq(gp_modules_read(&modules, "/proc/self", NULL), 0);
     const struct gp_module *m = gp_modules_find(&modules, (uint64_t)(uintptr_t)gp_symbols_site);
     hex(m, id);
     struct tables *t = tables_new();

@@ -117,13 +117,12 @@ int gp_bpf_idle_sums(const struct gp_bpf *bpf, struct gp_bpf_walk *walk, uint64_
  * The cgroups must have been removed for at least as long as a batch may take. Returns the number
  * of rows freed or -errno; forgotten (or NULL): cgroups that have no row left. */
 int gp_bpf_forget_containers(struct gp_bpf *bpf, uint64_t *ids, uint32_t count, uint32_t *forgotten);
-int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id);
 
 /* ---- costs ----------------------------------------------------------------------------------------------------- */
 
 /* Batches that the kernel did not pass to the program (recursion; reported since 5.12), and the
- * instructions that the verifier processed for the largest program (0: not reported). For doctor,
- * tests and metrics. */
+ * instructions that the verifier processed for the largest program (0: not reported). For
+ * tests. */
 struct gp_bpf_costs {
     uint64_t missed;
     uint32_t verified, verified_limit;

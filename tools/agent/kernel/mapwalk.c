@@ -123,8 +123,3 @@ int gp_bpf_forget_containers(struct gp_bpf *bpf, uint64_t *ids, uint32_t count, 
         *forgotten = done;
     return rows;
 }
-
-int gp_bpf_forget_container(struct gp_bpf *bpf, uint64_t cgroup_id)
-{
-    return gp_bpf_forget_containers(bpf, &cgroup_id, 1, NULL);
-}

@@ -50,19 +50,19 @@ static void story_gmlake(struct gp_gen *g)
     gp_gen_free(g, pieces[2]);
 }
 
-const struct gp_generator gp_generator_article = {
+static const struct gp_generator generator_article = {
     "oom-article", "10.63 GiB reserved, 7.92 GiB allocated, 1 GiB refused: the case of an article", story_article};
-const struct gp_generator gp_generator_gmlake = {
+static const struct gp_generator generator_gmlake = {
     "gmlake", "28/100/28/100 MiB of a 256 MiB segment, then 160 MiB: the figure of GMLake", story_gmlake};
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 extern const struct gp_generator gp_generator_zero3, gp_generator_lora, gp_generator_varlen, gp_generator_cnn,
-    gp_generator_kv, gp_generator_diffusion, gp_generator_leak, gp_generator_article, gp_generator_gmlake;
+    gp_generator_kv, gp_generator_diffusion, gp_generator_leak;
 
 static const struct gp_generator *const generators[] = {
-    &gp_generator_zero3,     &gp_generator_lora, &gp_generator_varlen,  &gp_generator_cnn,    &gp_generator_kv,
-    &gp_generator_diffusion, &gp_generator_leak, &gp_generator_article, &gp_generator_gmlake,
+    &gp_generator_zero3,     &gp_generator_lora, &gp_generator_varlen, &gp_generator_cnn, &gp_generator_kv,
+    &gp_generator_diffusion, &gp_generator_leak, &generator_article,   &generator_gmlake,
 };
 
 const struct gp_generator *gp_generate_at(unsigned index)

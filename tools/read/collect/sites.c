@@ -227,7 +227,7 @@ static int sites_modules(struct gp_sites *sites)
 {
     struct gp_sites_reader *reader = sites->reader;
     struct gp_modules now;
-    int rc = gp_modules_read_by(&now, reader->proc, gp_proc_mapped_open);
+    int rc = gp_modules_read(&now, reader->proc, gp_proc_mapped_open);
     if (rc)
         return rc == -ENOENT ? -ESRCH : rc;
     uint32_t *index = calloc(now.count + 1ul, sizeof(*index));

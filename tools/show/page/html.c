@@ -20,13 +20,15 @@
  * where make runs.  The compiler does not report this dependency, so html.mk declares it. */
 
 __asm__(".pushsection .rodata\n"
-        ".globl gp_report_shell\n"
-        ".globl gp_report_shell_end\n"
-        "gp_report_shell:\n"
+        "page_shell:\n"
         ".incbin \"tools/show/page/web/dist/report.html\"\n"
-        "gp_report_shell_end:\n"
+        "page_shell_end:\n"
         ".byte 0\n"
         ".popsection\n");
+
+extern const char page_shell[], page_shell_end[];
+
+#define SHELL_MARK "<!--@DATA@-->" /* once in the page; the data replace it */
 
 /* ---- the page with data ------------------------------------------------------------------------------------------ */
 
@@ -121,16 +123,16 @@ static int put_data(FILE *out, const char *json, size_t size)
 
 static int put_page(FILE *out, const char *json)
 {
-    size_t size = (size_t)(gp_report_shell_end - gp_report_shell);
-    const char *mark = memmem(gp_report_shell, size, GP_SHELL_MARK, strlen(GP_SHELL_MARK));
+    size_t size = (size_t)(page_shell_end - page_shell);
+    const char *mark = memmem(page_shell, size, SHELL_MARK, strlen(SHELL_MARK));
     if (!mark)
         return -EINVAL;
-    const char *rest = mark + strlen(GP_SHELL_MARK);
+    const char *rest = mark + strlen(SHELL_MARK);
     errno = 0;
-    if (!put(out, gp_report_shell, (size_t)(mark - gp_report_shell)))
+    if (!put(out, page_shell, (size_t)(mark - page_shell)))
         return -(errno ? errno : EIO);
     int err = put_data(out, json, strlen(json));
-    if (!err && (!put(out, rest, (size_t)(gp_report_shell_end - rest)) || fflush(out)))
+    if (!err && (!put(out, rest, (size_t)(page_shell_end - rest)) || fflush(out)))
         err = -EIO;
     return err == -EIO && errno ? -errno : err;
 }

@@ -13,11 +13,4 @@
  * stdout.  0, or -errno with a sentence in `why`. */
 int gp_html_report(const char *out_path, const json_t *document, char *why, size_t why_bytes);
 
-/* ---- the page without data --------------------------------------------------------------------------------------- */
-/* The page without data (web/dist/report.html), and the mark that the data replace. */
-
-#define GP_SHELL_MARK "<!--@DATA@-->" /* once in the page */
-
-extern const char gp_report_shell[], gp_report_shell_end[];
-
 #endif

@@ -600,7 +600,7 @@ static struct gp_rec_module own_module(struct recmake *make, uint64_t pc)
 {
     struct gp_modules modules;
     char id[2 * sizeof(modules.rows[0].build_id) + 1] = "";
-    cr_assert_eq(gp_modules_read(&modules, "/proc/self"), 0);
+    cr_assert_eq(gp_modules_read(&modules, "/proc/self", NULL), 0);
     const struct gp_module *own = gp_modules_find(&modules, pc);
     cr_assert(own, "no mapping has the probe");
     for (unsigned i = 0; i < own->build_id_bytes; i++)

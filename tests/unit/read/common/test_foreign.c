@@ -210,7 +210,7 @@ Test(foreign, objects_of_a_process_in_a_chroot_are_found)
     pid_t pid = caged("root/lib/caged.so");
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
     snprintf(root, sizeof(root), "%s/root", proc);
-    cr_assert_eq(gp_modules_read_by(&modules, proc, gp_proc_mapped_open), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, gp_proc_mapped_open), 0);
     const struct gp_module *m = module_of(&modules, "caged.so");
     cr_expect_str_eq(m->path, in("root/lib/caged.so"), "as seen from our root");
     cr_expect_gt(m->build_id_bytes, 0);
@@ -243,7 +243,7 @@ Test(foreign, a_build_id_is_not_read_through_a_link_out_of_the_root)
           folder, folder, folder, folder);
     watch_open("pipe");
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
-    cr_assert_eq(gp_modules_read_by(&modules, proc, gp_proc_mapped_open), 0);
+    cr_assert_eq(gp_modules_read(&modules, proc, gp_proc_mapped_open), 0);
     cr_expect_gt(module_of(&modules, "caged.so")->build_id_bytes, 0, "of the deleted file itself");
     gp_modules_free(&modules);
     expect_unopened();

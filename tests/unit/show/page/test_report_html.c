@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <lib/paths.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <zlib.h>
 
 #define PLAIN  "<script type=\"application/json\" id=\"gpuprof-data\">"
+#define MARK   "<!--@DATA@-->"
 #define PACKED "<script type=\"application/gzip+base64\" id=\"gpuprof-data\">"
 
 static char folder[] = "/tmp/gpuprof-test-report-XXXXXX", path[256], why[256];
@@ -160,16 +162,17 @@ Test(report_html, the_page_around_the_data_is_the_shell)
 {
     json_t *document = document_of("a");
     cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
-    size_t size, shell = (size_t)(gp_report_shell_end - gp_report_shell);
-    char *page = slurp(path, &size);
-    const char *mark = memmem(gp_report_shell, shell, GP_SHELL_MARK, strlen(GP_SHELL_MARK));
+    size_t size, bytes;
+    char *page = slurp(path, &size), *shell = slurp(path_source("tools/show/page/web/dist/report.html"), &bytes);
+    const char *mark = strstr(shell, MARK);
     cr_assert(mark);
-    cr_expect_null(memmem(mark + 1, (size_t)(gp_report_shell_end - mark - 1), GP_SHELL_MARK, strlen(GP_SHELL_MARK)));
-    size_t head = (size_t)(mark - gp_report_shell), tail = shell - head - strlen(GP_SHELL_MARK);
-    cr_expect_eq(memcmp(page, gp_report_shell, head), 0);
-    cr_expect_eq(memcmp(page + size - tail, gp_report_shell_end - tail, tail), 0);
-    cr_expect_leq(shell, 240 * 1024);
+    cr_expect_null(strstr(mark + 1, MARK));
+    size_t head = (size_t)(mark - shell), tail = bytes - head - strlen(MARK);
+    cr_expect_eq(memcmp(page, shell, head), 0);
+    cr_expect_eq(memcmp(page + size - tail, shell + bytes - tail, tail), 0);
+    cr_expect_leq(bytes, 240 * 1024);
     cr_expect_not_null(strstr(page, "default-src 'none'"));
+    free(shell);
     free(page);
     json_decref(document);
 }
