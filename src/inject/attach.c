@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * attach.c: starts the library in a program that has run for long, and ends it, so that it can be
- * started again. init.c has the start of the stages; this file has what is different.
+ * attach.c: starts the library in a program that has run for long.  leave.c ends it again; init.c has the start of the
+ * stages.
  *
  *   Attach   gpuprof_attach runs on any thread, perhaps one that a tracer has stopped in a system call:
  *            it starts a thread of ours, which does the rest. CUDA is in use already: contexts, streams
  *            and memory from before are unknown until they appear in a call.
- *   Detach   on the drain thread: the source ends, then the library is off, and once no thread of the
- *            program is inside, its other threads end, and the session. Nothing is unmapped but memory:
- *            a thread of the program may be about to return into the library's code, and CUPTI may
- *            be in use by others, so neither dlclose nor cuptiFinalize is called.
- *   Again    the variables of the library become what they were when it was loaded (base/kept.h).
- *
- * If a thread of the program does not come out, or one of ours does not end (a driver call that hangs,
- * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
- * until they have come out.
+ *   Again    the variables of the library become what they were when it was loaded (base/kept.h). A
+ *            library that is stranded (leave.c) cannot be attached again.
  */
 #include "account/feed/before.h"
 #include "account/feed/start.h"
@@ -25,7 +18,6 @@
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/loader.h"
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/thread.h"
@@ -43,95 +35,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A callback takes microseconds, and at most 50 ms if it waits for the driver. */
-#define GP_LEAVE_OUT_NS 1000000000ull
-/* The poller may be inside a driver call, the recorder has had its second. */
-#define GP_LEAVE_END_NS           1000000000ull
 #define GP_ATTACH_NOT_INITIALIZED 3 /* CUDA_ERROR_NOT_INITIALIZED */
 
-extern struct gp_wire_attach_state gpuprof_attach_state;
-GP_EXPORT struct gp_wire_attach_state gpuprof_attach_state;
-GP_KEEP(gpuprof_attach_state);
 static char attach_settings[4096]; /* of the start under way or the last one: the options point into it */
 GP_KEEP(attach_settings);
 static pid_t attach_pid; /* the process that the state is of; 0: none yet */
 GP_KEEP(attach_pid);
 
-static const char *x_stranded; /* why; of the detach under way */
-
-static void attach_say(enum gp_wire_attach state, int error, const char *text)
-{
-    gpuprof_attach_state.error = error;
-    snprintf(gpuprof_attach_state.text, sizeof(gpuprof_attach_state.text), "%s", text);
-    /* [attach.R] release: everything that the state says; pairs with [attach.A]. */
-    __atomic_store_n(&gpuprof_attach_state.state, state, __ATOMIC_RELEASE);
-}
-
-/* ---- detach ------------------------------------------------------------------------------------------------------ */
-
-/* Returns whether the calling thread is the only one of ours in time. */
-static bool leave_alone(uint64_t patience_ns)
-{
-    uint64_t deadline = gp_clock_ns() + patience_ns;
-    while (gp_worker_count() > 1 && gp_clock_ns() < deadline)
-        gp_pause(1000);
-    return gp_worker_count() <= 1;
-}
-
-int gp_inject_leave(void)
-{
-    if (!gp_inject_is_ready())
-        return -EAGAIN;
-    if (gp_allocator_is_used())
-        return -EBUSY; /* the program holds blocks that only the cache can take back */
-    gp_log(GP_LOG_INFO, "detached");
-    gp_cupti_yield();
-    GP_TESTPOINT("attach.yielded");
-    gp_thread_life_leave();
-    bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
-    gp_framework_stop();
-    gp_record_stop(true); /* a closed session has final numbers */
-    gp_session_close(&gp_inject_session);
-    gp_batch_last();
-    gp_poll_end();
-    bool alone = leave_alone(GP_LEAVE_END_NS);
-    if (!out)
-        x_stranded = "a thread of the program is still inside the library";
-    else if (!alone)
-        x_stranded = "a thread of the library has not ended";
-    else
-        x_stranded = gp_allocator_is_used() ? "the library's allocator has been used meanwhile" : NULL;
-    return 0;
-}
-
-bool gp_inject_left(void)
-{
-    const char *stranded = x_stranded;
-    if (!stranded) {
-        gp_feed_end();
-        gp_feed_before_stop();
-        gp_feed_survey_stop();
-        gp_kept_unmap_all();
-        gp_inject_session.header = NULL; /* the drain thread unmaps it; by the next attach others may be there */
-    }
-    gp_log_close();
-    attach_say(stranded ? GP_ATTACH_STRANDED : GP_ATTACH_OUT, 0, stranded ? stranded : "");
-    return !stranded;
-}
-
-/* ---- attach ------------------------------------------------------------------------------------------------------ */
-
 /* The start came to nothing, and left what it had begun. No viewer has been answered. */
 static void attach_undo(int error, const char *text)
 {
     gp_thread_life_leave();
-    bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
+    bool out = gp_leave_all_out();
     gp_poll_end();
-    bool alone = leave_alone(GP_LEAVE_END_NS);
+    bool alone = gp_leave_alone();
     if (gp_inject_session.header)
         gp_session_drop(&gp_inject_session);
     gp_log_close();
-    attach_say(out && alone ? GP_ATTACH_OUT : GP_ATTACH_STRANDED, error, text);
+    gp_inject_say(out && alone ? GP_ATTACH_OUT : GP_ATTACH_STRANDED, error, text);
 }
 
 /* The session of the last life, if it was stranded or could not start. */
@@ -186,20 +107,21 @@ static void *attach_main(void *arg)
 {
     (void)arg;
     /* The thread that answered the detach may not have ended yet. */
-    if (!leave_alone(GP_LEAVE_END_NS)) {
-        attach_say(GP_ATTACH_STRANDED, -EBUSY, "a thread of the last attach has not ended");
+    if (!gp_leave_alone()) {
+        gp_inject_say(GP_ATTACH_STRANDED, -EBUSY, "a thread of the last attach has not ended");
         return NULL;
     }
     if (gp_kept_saved())
         attach_clear();
     if (!(gp_kept_saved() ? gp_kept_restore() : gp_kept_save())) {
-        attach_say(GP_ATTACH_OUT, -ENOMEM, "no memory for a copy of the library's variables");
+        gp_inject_say(GP_ATTACH_OUT, -ENOMEM, "no memory for a copy of the library's variables");
         return NULL;
     }
     void *driver = GP_LOADER(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
     if (!driver || attach_is_forked(driver)) {
-        attach_say(GP_ATTACH_OUT, driver ? -EAGAIN : -ENODEV,
-                   driver ? "it is a child of fork that has not initialised CUDA itself, and cannot if its parent had"
+        gp_inject_say(GP_ATTACH_OUT, driver ? -EAGAIN : -ENODEV,
+                      driver
+                          ? "it is a child of fork that has not initialised CUDA itself, and cannot if its parent had"
                           : "libcuda.so.1 is not loaded: the program does not use CUDA, or not yet");
         return NULL;
     }
@@ -207,7 +129,7 @@ static void *attach_main(void *arg)
     gp_opener_stop();
     const struct gp_wire_header *header = gp_inject_session.header;
     if (gp_inject_is_ready())
-        attach_say(GP_ATTACH_IN, 0, "");
+        gp_inject_say(GP_ATTACH_IN, 0, "");
     else if (!header)
         attach_undo(-ENODEV, "no session: see the log");
     else
@@ -234,7 +156,7 @@ static void attach_child(void)
 {
     if (attach_pid && attach_pid != getpid()) {
         gp_worker_forget();
-        attach_say(GP_ATTACH_OUT, 0, "");
+        gp_inject_say(GP_ATTACH_OUT, 0, "");
     }
     attach_pid = getpid();
 }
@@ -259,7 +181,7 @@ static int attach_begin(const char *settings)
     if (!error)
         error = gp_worker_start(attach_main, "gpuprof-attach");
     if (error)
-        attach_say(state, error, strerror(-error));
+        gp_inject_say(state, error, strerror(-error));
     return error;
 }
 

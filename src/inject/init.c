@@ -8,7 +8,7 @@
  *            The driver holds its own lock during the start, and a thread that holds the loader's may
  *            wait for it in cuInit: everything that needs the loader goes through base/opener.h.
  *   Late     gpuprof_attach (attach.c) makes the same start on a thread of ours, in a program that
- *            uses CUDA already, and GP_COMMAND_DETACH ends it; both any number of times.
+ *            uses CUDA already, and GP_COMMAND_DETACH ends it (leave.c); both any number of times.
  *   No GPU   cuInit injects before it searches for devices.  In a process without a GPU nothing is
  *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
  *            would start a thread and set CUPTI_PROFILE_MODE for every child.
@@ -63,7 +63,6 @@
  * and it is a bound. */
 #define GP_MAP_LIMIT (1ull << 24)
 
-struct gp_session gp_inject_session;
 /* The first numbers that a viewer sees have what was there before, unless the driver is slow. */
 #define GP_SCAN_NS 1500000000ull
 
@@ -77,7 +76,6 @@ static uint32_t x_through; /* the start is over, successful or not */
 GP_KEEP(x_through);
 static uint32_t x_once; /* the handlers of fork and exit are registered */
 GP_KEEP(x_once);
-static uint32_t x_ready; /* the start was successful: the exit path may use everything */
 
 static void inject_trouble(const char *what, int error)
 {
@@ -399,13 +397,7 @@ void gp_inject_start(const char *settings)
     gp_session_publish(); /* from here on viewers see known zeros, and the source */
     if (inside)
         gp_thread_leave();
-    /* [ready.R] release: all of the above; pairs with [ready.A]. */
-    __atomic_store_n(&x_ready, 1, __ATOMIC_RELEASE);
-}
-
-bool gp_inject_is_ready(void)
-{
-    return __atomic_load_n(&x_ready, __ATOMIC_ACQUIRE); /* [ready.A] */
+    gp_inject_set_ready();
 }
 
 /* Waits for another thread's start, since the caller may allocate at once and those calls count
@@ -468,8 +460,8 @@ __attribute__((destructor)) static void gp_inject_end(void)
     int saved_errno = errno;
     /* A signal handler that calls exit() may have interrupted our own code, which holds locks: then
      * gp_thread_enter fails. */
-    /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
-    if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
+    /* Another thread may still be in the first cuInit. */
+    if (gp_inject_is_ready() && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
         gp_record_stop(false); /* a closed session has final numbers */
         gp_session_close(&gp_inject_session);

@@ -77,21 +77,30 @@ int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_b
 void gp_record_stop(bool detached);
 
 /* ==== attach and detach =========================================================================================== */
-/* What init.c, which starts the stages, and attach.c, which starts and ends them in a program that
- * runs, need of each other. */
+/* The state of the library (state.c). */
 
 extern struct gp_session gp_inject_session;
+/* For who attaches; exported. */
+extern struct gp_wire_attach_state gpuprof_attach_state;
 
-/* Starts every stage. settings: of gpuprof_attach; NULL: the program is in its first cuInit,
+/* The start is over and was successful. */
+void gp_inject_set_ready(void);
+bool gp_inject_is_ready(void);
+/* Says in gpuprof_attach_state how the attach or the detach went. */
+void gp_inject_say(enum gp_wire_attach state, int error, const char *text);
+
+/* Starts every stage (init.c). settings: of gpuprof_attach; NULL: the program is in its first cuInit,
  * and the environment has the settings. */
 void gp_inject_start(const char *settings);
-/* The start is over and was successful. */
-bool gp_inject_is_ready(void);
 /* Takes the start away from InitializeInjection. False: that one is under way. */
 bool gp_inject_claim(void);
 
-/* For the drain thread (session.h). */
+/* For the drain thread (session.h, leave.c). */
 int gp_inject_leave(void);
 bool gp_inject_left(void);
+/* Returns whether the calling thread is the only one of ours in time. */
+bool gp_leave_alone(void);
+/* Returns whether every thread of the program is outside of the library in time. */
+bool gp_leave_all_out(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_inject_attach.c: attach and detach of the library (src/inject/attach.c), on top of its start (init.c). Every stage is a stand-in here
- * that notes its call, and may fail; the order of the calls and what the session then says are compared.
+ * test_inject_attach.c: attach and detach of the library (src/inject/attach.c, leave.c), on top of its start (init.c).
+ * Every stage is a stand-in here that notes its call, and may fail; the order of the calls and what the session then says are compared.
  */
 #include "inject_fixture.h"
 
