@@ -5,7 +5,7 @@
 # Never sanitized: a test program that is not must be able to load these libraries.
 SIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% --coverage,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -Isim/include -Isim -include sim/glibc.h
 
-SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cuda/*.c) sim/report.c)
+SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cuda/*.c sim/cuda/api/*.c) sim/report.c)
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard sim/cudart12/*.c))

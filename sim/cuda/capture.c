@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Stream capture: which streams capture into which graph, which calls a capture forbids, and how
- * work becomes nodes. Called by every file that puts work into streams; captureapi.c has the entry
+ * work becomes nodes. Called by every file that puts work into streams; api/capture.c has the entry
  * points. */
 #include <stdlib.h>
 #include <string.h>

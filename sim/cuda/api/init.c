@@ -2,7 +2,7 @@
  * cuInit: reads the specification, makes the devices, injects the tool library; handles forks.
  * The first successful call does all of it; others wait for it.  A failure leaves no partial state. */
 #define _GNU_SOURCE
-#include "module.h"
+#include "cuda/module.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The switches of a profiler, which are accepted and have no effect, and descriptions of tensors
  * (cuTensorMapEncodeTiled), which are checked and kept. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Occupancy: how many blocks of a kernel a multiprocessor of the device holds at once, by threads
  * (whole warps), by number and by shared memory; and what follows from that. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 static int sim_occupancy_limit(CUdevice_attribute attribute)
 {

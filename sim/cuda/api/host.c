@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Host memory that the driver knows: pinned allocations and registered ranges.
  * Entry points; the records end in linear.c's sim_memory_dispose. */
-#include "memory.h"
+#include "cuda/memory.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * Hints on managed memory: advice, prefetch, discard, and the answers of cuMemRangeGetAttribute
  * about them. Kept per allocation, not per page: the simulator moves no pages.  Never changes the
  * ledger. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cuMemset*: every form becomes one CUDA_MEMSET_NODE_PARAMS and goes through one function to the
  * stream. Only entry points.  The synchronous forms wait, as those of the simulated copies do. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 static CUresult sim_set(CUDA_MEMSET_NODE_PARAMS set, CUstream stream, unsigned flags)
 {

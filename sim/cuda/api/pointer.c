@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * cuPointerGetAttribute and its relatives, answered from the record of an address.
  * Never dereferences the address. */
-#include "pool.h"
-#include "sim.h"
-#include "stream.h"
-#include "vmm.h"
+#include "cuda/pool.h"
+#include "cuda/sim.h"
+#include "cuda/stream.h"
+#include "cuda/vmm.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Semaphores of other interfaces (Vulkan).  A simulated GPU has no second driver that could signal
  * one: a wait is ordered in its stream as on a device, and its condition counts as met. */
-#include "stream.h"
+#include "cuda/stream.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
  * image with the kernels of all inputs, for cuModuleLoadData.  PTX stays text, a single binary stays
  * as it is, and a mixture becomes a fat binary, of which the names cannot be seen. */
 #define _GNU_SOURCE
-#include "module.h"
+#include "cuda/module.h"
 
 #include <stdlib.h>
 #include <string.h>

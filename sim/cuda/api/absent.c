@@ -3,7 +3,7 @@
  * there, so that libraries that bind all their symbols load; a call is reported once on standard
  * error and answers CUDA_ERROR_NOT_SUPPORTED.  Arguments are not read: the callee of none is safe
  * with any under the C calling conventions of x86-64 and AArch64. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The current context: stack, queries, limits and peers.
  * Only entry points; contexts themselves are in context.c. */
-#include "context.h"
+#include "cuda/context.h"
 
 static CUresult sim_push(CUcontext ctx)
 {

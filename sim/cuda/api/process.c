@@ -2,7 +2,7 @@
  * Checkpoints and notifications: cuCheckpointProcess* of this very process,
  * cuDevice(Un)RegisterAsyncNotification. While checkpointed the devices' physical bytes are free
  * and come back at the restore; no record changes. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <stdlib.h>
 #include <unistd.h>

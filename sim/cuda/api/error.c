@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cuGetErrorName and cuGetErrorString.  The text of an error is its name in plain words: the
  * driver's own wording is documented nowhere, so nothing may depend on it. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Launches as before CUDA 4.0: shape, shared memory and parameters are state of the function, and a
  * launch says only how many blocks there are.  Programs of today still call them. */
-#include "stream.h"
+#include "cuda/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * cuGetProcAddress and cuGetExportTable: the answers come from the registry of entry points
  * (api.h). Called by programs and by the simulated runtime before cuInit too. */
 #define _GNU_SOURCE
-#include "sim.h"
+#include "cuda/sim.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cuMemcpy*: every form becomes one CUDA_MEMCPY3D and goes through one function to the stream.
  * Only entry points; the synchronous forms use the default stream of the call and wait for it. */
-#include "sim.h"
+#include "cuda/sim.h"
 
 #define SIM_HOST_END(side, pointer)   .side##MemoryType = CU_MEMORYTYPE_HOST, .side##Host = (void *)(pointer)
 #define SIM_DEVICE_END(side, address) .side##MemoryType = CU_MEMORYTYPE_DEVICE, .side##Device = (address)
