@@ -27,7 +27,7 @@ struct gp_kept {
 void *gp_kept_map(size_t bytes, int flags);
 void gp_kept_unmap(void *at, size_t bytes);
 
-/* What is mapped ends, and nothing may use it. As gp_kept_restore, which does it too. */
+/* Unmaps all that gp_kept_map gave; nothing may use it any more. gp_kept_restore does this too. */
 void gp_kept_unmap_all(void);
 
 /* Before the first start: notes how the variables are. False: there is no memory. */

@@ -74,11 +74,13 @@ extern const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS];
 /* NULL: there is no such id. */
 const struct gp_number_row *gp_number_row(uint64_t id);
 
-/* What a poll of pools and graphs has read, as SEGMENT_UNMAP and SEGMENT_MAP, which no other memory of these kinds has:
+/* The result of a poll of pools and graphs, as SEGMENT_UNMAP and SEGMENT_MAP, which no other memory
+ * of these kinds has:
  *      UNMAP, kind POOL    the poll begins
  *      MAP, kind GRAPH     bytes of graphs in use; with address GP_POLL_ROSE a watermark that rose since the poll before
  *      MAP, kind POOL      bytes reserved by pools and graphs; the same; the one without this address is the last
- * The bytes were held at one instant in between. Readers that do not know this leave these events out of every sum. */
+ * The bytes were held at one instant of the poll. Readers that do not know these events leave them
+ * out of every sum. */
 #define GP_POLL_ROSE 1u
 static inline bool gp_wire_is_poll(uint8_t type, uint8_t kind)
 {

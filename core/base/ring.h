@@ -33,8 +33,9 @@ int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t ch
  * write must not write (the caller checks this). */
 int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const struct gp_wire_event *event, uint32_t tid);
 
-/* No chunk from there on was ever taken; may be more than there are. To look at such a chunk would give it memory.
- * Relaxed: a thread takes a chunk's number before it writes there, so whoever knows of an event sees its number. */
+/* No chunk from there on was ever taken; may be more than there are. To look at such a chunk would
+ * give it memory. Relaxed: a thread takes a chunk's number before it writes there, so a reader that
+ * knows of an event sees its chunk's number. */
 static inline uint64_t gp_ring_used(const struct gp_ring *ring)
 {
     return __atomic_load_n(&ring->x_next, __ATOMIC_RELAXED);

@@ -13,7 +13,7 @@
 
 /* The file has some 1500 bytes, and these lines are in the last third. A thread of the program may
  * have no room for all of it on its stack, so it is read in pieces. Each read makes the whole text
- * anew, with other numbers: the two lines count where one piece has both, so pieces overlap. */
+ * again, with other numbers: the two lines count where one piece has both, so pieces overlap. */
 #define SANDBOX_BYTES 4096u
 #define SANDBOX_PIECE 448u
 #define SANDBOX_STEP  320u

@@ -11,8 +11,8 @@
 /* ==== PyTorch's allocator ========================================================================================= */
 /* The page about PyTorch's own allocator, and the advice about it. Replays of its requests say what
  * a setting would have done (allocator/replay.c). Where nothing could be replayed, sums bound it: no
- * order of the blocks lets a request fit that is larger than all idle and free memory. Everything
- * between is not known, and so it is said. */
+ * order of the blocks lets a request fit that is larger than all idle and free memory. In all other
+ * cases the effect is not known, and the page says so. */
 
 /* PyTorch leaves at most as much at the end of a block that it does not split. */
 #define GP_OOM_UNSPLIT (1ll << 20)
@@ -218,7 +218,7 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* Whose the segments without a block are. */
+/* The owner of the segments without a block. */
 static void say_empty_segments(struct gp_oom_page *page, const struct gp_wire_oom *oom,
                                const struct gp_wire_oom_framework *of)
 {
@@ -302,7 +302,7 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
         out->capped_bytes = oom->total_bytes;
     if (driver) {
         out->room_bytes = oom->free_bytes;
-        /* Only our own cache gives its idle memory to whoever asks. */
+        /* Only our own cache gives its idle memory to any library that asks. */
         const struct gp_wire_oom_framework *framework = gp_oom_framework_of(facts);
         int64_t gives = framework->flags & GP_OOM_FRAMEWORK ? 0 : oom_positive(oom->releasable_bytes);
         out->missing_bytes = oom_positive(gp_oom_needed(oom, framework) - oom->free_bytes - gives);
@@ -345,8 +345,8 @@ static bool advice_cap(const struct gp_oom_case *c)
            c->sums->total_bytes - c->sums->capped_bytes >= c->sums->missing_bytes;
 }
 
-/* Physical memory can be taken out of the middle of a segment only in whole pages. Of every idle
- * piece all but two pages, its ends, are certain. Idle memory within a page that holds a live
+/* Physical memory can be taken out of the middle of a segment only in whole pages. In every idle
+ * piece, all pages but the two at its ends are certain. Idle memory within a page that holds a live
  * block cannot move. */
 static int64_t oom_movable(const struct gp_wire_oom *oom)
 {

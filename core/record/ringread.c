@@ -314,7 +314,7 @@ static int ringread_scan(struct gp_ringread *reader, bool last)
 }
 
 /* While the first poll visits the chunks, writers can overtake it: the turns before theirs are gone,
- * and turns older than those were read. What was read of a thread would have a gap, so the reader
+ * and turns older than those were read. The events of a thread would then have a gap, so the reader
  * starts behind the last turn that can be gone. */
 static void ringread_start_behind(struct gp_ringread *reader)
 {

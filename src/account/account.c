@@ -247,7 +247,7 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
  * real process has 4095 threads in cuMemFree at once. */
 #define GP_FRAMES 4095u
 /* The first ones have an owner, the thread of that number, which no other living thread has (base/thread.c): its
- * frame needs no locked instruction. The others are for whoever comes. */
+ * frame needs no locked instruction. Any thread may take one of the others. */
 #define GP_FRAMES_OWN 2048u
 
 static struct gp_frame frames[GP_FRAMES];

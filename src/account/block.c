@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * block.c: allocations with one address and one owner. The bytes leave the totals when the free
- * begins, not when it ends: in between the driver may hand the same memory to another thread.
+ * begins, not when it ends: before it ends, the driver may hand the same memory to another thread.
  * Both allocations would then count, and the peak would show bytes that never existed at once.
  */
 #include "account/block.h"

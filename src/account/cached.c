@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cached.c: takes what our own cache reports beside the gauges, which it moves itself. Called by
- * shim/.
+ * cached.c: counts and events of our own cache. The cache moves the gauges itself. Called by
+ * allocator/.
  */
 #include "account/event.h"
 #include "account/feed/cache.h"

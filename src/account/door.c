@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * door.c: libraries whose own pools are watched: whose memory is whose, what is known of them, and what viewers read of
- * it. Called by framework/, heap.c and session/.
+ * door.c: libraries whose own pools are watched ("doors"): the owner of each, its state, and the
+ * rows that viewers read. Called by framework/, heap.c and session/.
  */
 #include "account/door.h"
 #include "account/feed/door.h"

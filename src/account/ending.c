@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * ending.c: allocations that one driver call ends together, with their context or their graph. Their
- * records leave the map before the call and their bytes the totals, at one instant of each device;
- * if the call fails they come back. In between the driver may hand the memory to another thread.
- * Called by context.c and graph.c.
+ * ending.c: allocations that one driver call ends together, with their context or their graph.
+ * Before the call their records leave the map and their bytes leave the totals, at one instant of
+ * each device: during the call the driver may hand the memory to another thread. If the call fails,
+ * records and bytes come back. Called by context.c and graph.c.
  */
 #include "account/ending.h"
 #include "account/event.h"
@@ -49,7 +49,7 @@ uint64_t gp_ending_count(const struct gp_ending *ending)
     return ending ? ending->count : 0;
 }
 
-/* What the records of one device move, all together. */
+/* The changes of the gauges by all records of one device. Returns how many there are. */
 static unsigned ending_deltas(const struct gp_ending *ending, unsigned device, struct gp_delta out[GP_GAUGES])
 {
     int64_t sums[GP_GAUGES] = {0};

@@ -91,7 +91,7 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_allocated_differs);
     if (GP_LIKELY(reserved == event->reserved_bytes))
         return;
-    if (!__atomic_load_n(&framework->x_strange, __ATOMIC_RELAXED)) /* else nobody knows what it counts as reserved */
+    if (!__atomic_load_n(&framework->x_strange, __ATOMIC_RELAXED)) /* else its total has unknown parts */
         count_add(&framework->x_reserved_differs);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * frameworkoom.c: what an out-of-memory report says about the allocator of a framework, whoever
- * asked: the memory that it holds and does not use, which segments are of private pools, and the
- * history of its requests, which the poller has replayed with other settings (allocator/replay.c).
+ * frameworkoom.c: the part of an out-of-memory report about the allocator of a framework, also if
+ * the failed request was another library's. It has the memory that the allocator holds and does not
+ * use, the segments of private pools, and the history of the requests, which the poller has
+ * replayed with other settings (allocator/replay.c).
  *
  * A private pool is one of a CUDA graph or a MemPool: its memory serves only requests of that pool,
  * and emptying the cache leaves it. The framework does not report pools. A segment is known to be a
@@ -24,10 +25,10 @@
 #include <sys/mman.h>
 
 /* ==== idle memory ================================================================================================= */
-/* What a framework's allocator holds and does not use: the segments of one device and the blocks in
- * them, in the order of their addresses. Called on the thread whose request failed, and after the
- * framework gave memory back. The list is in memory from mmap, since nothing may be allocated from
- * the program's heap here. */
+/* The memory that a framework's allocator holds and does not use: the segments of one device and
+ * the blocks in them, in the order of their addresses. Called on the thread whose request failed,
+ * and after the framework gave memory back. The list is in memory from mmap, since nothing may be
+ * allocated from the program's heap here. */
 
 /* Share of time, as in oomfacts.c, for walks that a program would notice. */
 #define GP_IDLE_REST    10u
@@ -110,10 +111,10 @@ static void idle_sort(struct idle_item *items, uint64_t count) /* a heap sort: n
 
 /* ---- the walk in order -------------------------------------------------------------------------------------------- */
 
-/* The segments of a framework on a device, and what its blocks leave of them. */
+/* The segments of a framework on a device, and the memory in them that no block uses. */
 struct idle {
     uint64_t segment_bytes, blocks, idle_bytes, pieces, largest_bytes, pinning_blocks;
-    uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); of these, of pools */
+    uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); the part of pools */
     uint64_t strange_blocks;             /* in no segment */
 };
 

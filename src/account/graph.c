@@ -279,7 +279,7 @@ void gp_feed_graph_node_destroy_end(uint32_t token, bool ok)
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }
 
-/* Of a graph that ends. One node at a time, so that no thread waits for a long ring. */
+/* Ends the nodes of a graph that ends, one at a time, so that no thread waits for a long ring. */
 static void graph_list_gone(struct gp_graph_node *list)
 {
     bool more = list != NULL;

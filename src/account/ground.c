@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * ground.c: what memory lies under the blocks of a framework, by address. Called by framework.c for
- * blocks, and by block.c, vmm.c and context.c when the driver's memory comes and goes.
+ * ground.c: the memory that lies under the blocks of a framework, by address. Called by framework.c
+ * for blocks, and by block.c, vmm.c and context.c when the driver's memory comes and goes.
  *
  *      allocated = driver allocations that are no segment + the bytes of blocks that lie in segments
- *      asleep    = the bytes of blocks that lie in nothing
+ *      asleep    = the bytes of blocks that have no memory under them
  *
  * Memory is in `reserved` before it counts as allocated, a segment counts through its blocks alone,
  * and a block in memory that counts by itself (managed, imported, another device's, a handle with two
  * mappings, a heap's) does not count. So no byte counts twice, and allocated <= reserved.
  *
- * Most blocks lie in segments that the framework itself took from the driver. Those are not followed:
- * the framework's total of reserved bytes shows with each block that there is nothing else. From the
- * first difference on, or when somebody else takes a segment from under its blocks, the driver's
- * memory is kept in the order of its addresses too (memory.h), and the blocks that lie not wholly in
- * segments are claims (`claims`). The record of such a block says what does not count of it.
- * A claim counts again as soon as all of it lies in segments.
+ * Most blocks lie in segments that the framework itself took from the driver. This file does not
+ * follow them: the framework's total of reserved bytes, which comes with each block, shows that the
+ * framework has no other memory. From the first difference on, or when other code takes a segment
+ * from under its blocks, the driver's memory is kept in the order of its addresses too (memory.h),
+ * and each block that does not lie wholly in segments is a claim (`claims`). The record of a claim
+ * has the bytes that do not count. A claim is a plain block again as soon as all of it lies in
+ * segments. docs/understand/glossary.md has the words.
  */
 #include "account/ground.h"
 #include "account/event.h"
@@ -415,8 +416,8 @@ static void memory_lost(struct gp_span *memory)
     gp_span_drop(&gp_memory.set, memory);
 }
 
-/* The walk that began the set may have found it first, and more have happened to it since; or it is
- * gone already. What else is there was freed unseen. */
+/* The walk that began the set may have found the memory first, and more may have happened to it
+ * since; or it is gone already. Other memory in the set at this place was freed unseen. */
 static void memory_enter(const struct gp_record *record)
 {
     struct gp_map *map = record->space == GP_SPACE_MAPPING ? gp_accounts.objects : gp_accounts.blocks;

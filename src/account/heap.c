@@ -6,15 +6,17 @@
  *      driver memory with heaps = a segment: reserved, and not allocated
  *      allocated in it          = the blocks of its heaps + what lies outside of all of them
  *
- * What lies outside is kept as blocks too, with the call site of the driver's memory ("rest").
+ * The parts outside of all heaps are kept as blocks too, with the call site of the driver's memory
+ * ("rest").
  *
  * A heap lies in one allocation of linear memory, or over mappings of cuMemMap: each that it reaches is a segment, if it is
  * the only mapping of all of its handle. Segments count their heaps and heaps their segments; a heap ends with its last
- * one. What is mapped below a heap later is a segment too.
+ * one. Memory that is mapped below a heap later is a segment too.
  *
- * A pool that ends unregisters its heaps and then frees their memory. In between the memory would count as allocated as a
- * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`unheld`),
- * and becomes ordinary at the next event that adds memory, or when the numbers are read.
+ * A pool that ends unregisters its heaps and then frees their memory. Between the two the memory
+ * would count as allocated as a whole, and raise the peak to more than the pool ever used. So a
+ * segment that has lost its last heap is only noted (`unheld`), and becomes ordinary at the next
+ * event that adds memory, or when the numbers are read.
  */
 #include "account/heap.h"
 #include "account/door.h"
@@ -182,7 +184,7 @@ static struct gp_span *piece_next(const struct gp_span *heap, int device, uint64
     return NULL;
 }
 
-/* What of a piece a heap covers. */
+/* The bytes of a piece that a heap covers; from: where they begin. */
 static uint64_t piece_part(const struct gp_span *piece, const struct gp_span *heap, uint64_t *from)
 {
     uint64_t end = piece->address + piece->bytes, heap_end = heap->address + heap->bytes;
@@ -190,7 +192,8 @@ static uint64_t piece_part(const struct gp_span *piece, const struct gp_span *he
     return (heap_end < end ? heap_end : end) - *from;
 }
 
-/* Counts the heaps of a piece, and it for each of them. What no heap has is rest. */
+/* Counts the heaps of a piece, and counts the piece for each of them. The parts that no heap covers
+ * are rest. */
 static void piece_fill(struct gp_span *piece)
 {
     uint32_t site = piece_site(piece);
@@ -487,7 +490,8 @@ void gp_feed_door_open(enum gp_door door, uint8_t owner)
     gp_lock_give(&gp_memory.lock);
 }
 
-/* What the driver has at the address, or the range that the pool took, becomes a heap, unless it is part of one. */
+/* Makes a heap of the driver's memory at the address, or of the range that the pool took, unless it
+ * is part of one. */
 static struct gp_span *pool_heap(enum gp_door door, uint64_t address, uint64_t bytes, bool whole)
 {
     struct gp_span *heap = gp_span_in(&heaps, address, bytes);

@@ -176,7 +176,7 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
         gp_feed_lost(GP_LOST_MAP);
         return;
     }
-    if (status == 1) { /* another thread opened it in between: merge both references into one import */
+    if (status == 1) { /* another thread opened it meanwhile: merge both references into one import */
         more = old.import.opens;
         gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more);
         import_move(&old, GP_SUB, (int64_t)old.bytes, 1);

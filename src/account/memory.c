@@ -93,7 +93,7 @@ static bool linear_make(struct gp_record *record, void *arg)
     return false;
 }
 
-/* What the allocation has as allocated bytes when it is no segment. */
+/* The allocated part of the allocation's move when it is no segment. */
 static struct gp_move linear_allocated(const struct gp_record *record)
 {
     struct gp_move move = gp_account_block_move(record);

@@ -98,7 +98,7 @@ static void oom_group_add(uint8_t kind, uint32_t site, uint64_t bytes)
 static bool oom_visit_block(struct gp_record *record, void *arg)
 {
     (void)arg;
-    /* Of a framework's memory the blocks are listed, not the segments that contain them. */
+    /* A framework's blocks are listed, and not the segments that contain them. */
     bool held = !record->segment && (record->kind == GP_KIND_POOL || gp_gauge_parts(record->kind) & GP_PART_RESERVED);
     uint64_t bytes = gp_account_counted(record);
     if (held && bytes && record->device == gp_oom_walk.device)
@@ -226,7 +226,8 @@ static int64_t oom_number(uint64_t number)
     return (int64_t)(number > most ? most : number);
 }
 
-/* Of its own, and without the owners' gauges: it runs on a program's stack, which may be small. */
+/* A function of its own, without the owners' gauges: it runs on a program's stack, which may be
+ * small. */
 static GP_COLD void oom_gauges(struct gp_wire_oom *report)
 {
     struct gp_gauge_value gauges[GP_GAUGE_OWNERS];

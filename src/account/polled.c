@@ -92,7 +92,8 @@ static void polled_settle(struct gp_account *account, struct gp_gauge_value *gau
     polled_move(account, GP_GAUGE_POOL_RESERVED, -change);
 }
 
-/* Call it under the lock. Of the pools' gauge a rise that was lifted already is taken out of the change. */
+/* Call it under the lock. If the gauge is the pools', takes the part of a rise that was lifted
+ * already out of the change. */
 static int64_t polled_absorb(struct gp_polled *polled, unsigned gauge, int64_t change)
 {
     if (gauge != GP_GAUGE_POOL_RESERVED)
@@ -123,7 +124,8 @@ static int64_t polled_fold_one(struct gp_polled *polled, unsigned i, struct gp_g
     return over;
 }
 
-/* Call it under the lock. Of a device, what is allocated lies in reserved memory, at its peak and now. */
+/* Call it under the lock. Allocated memory of a device lies in reserved memory, at its peak and
+ * now. */
 static int64_t polled_fold_reserved(struct gp_polled *polled, unsigned i, struct gp_gauge_value *gauges)
 {
     const struct gp_gauge_value *allocated = &gauges[folded_gauges[folded_allocated(i)]];

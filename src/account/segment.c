@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * segment.c: counts the segments of frameworks and of heaps. Called by block.c, vmm.c and context.c as the
- * driver's memory comes and goes, and by ground.c and the files of heaps, which make segments of what was
- * none.
+ * segment.c: counts the segments of frameworks and of heaps. Called by block.c, vmm.c and context.c
+ * as the driver's memory comes and goes, and by ground.c and the files of heaps, which make
+ * segments of ordinary allocations.
  */
 #include "account/segment.h"
 #include "account/door.h"

@@ -8,8 +8,8 @@
  * of it.
  *
  * A mapping with heaps of sub-allocators or blocks of a framework in it is a segment, and so is its
- * handle, which has no other mapping when that begins. What the handle's mappings share is not
- * allocated then.
+ * handle, which has no other mapping when that begins. The bytes that the handle's mappings share
+ * are then not allocated.
  *
  * An unmap may cover many mappings and may fail.  Between begin and end they are kept in
  * GP_SPACE_PENDING; the token in the top 12 bits makes their keys unique (addresses end at bit 52

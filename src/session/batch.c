@@ -211,7 +211,7 @@ static void batch_open(void)
     gp_batching.skipped = 0;
     /* The event that woke this thread is in the ring already.  In a recorder's ring of 32 MiB the
      * events before it would be copied for nothing: there the reader starts with the next event,
-     * and the few in between count as lost. */
+     * and the few before it count as lost. */
     bool oldest = since != UINT64_MAX && session->chunk_count <= GP_BATCH_CHUNKS;
     /* Without a reader the numbers are still sent, and every event counts as lost. */
     if (gp_ringread_new(&gp_batching.reader, batch_copy, session->chunks, session->chunk_count,
@@ -377,8 +377,8 @@ static uint64_t batch_silent(uint64_t now)
                : 0;
 }
 
-/* From here on a thread with an event rings.  One more round follows, for an event that was being
- * written (GP_BATCH_SETTLE_NS) and for news of the poller. */
+/* From here on, a thread that writes an event wakes this one.  One more round follows, for an event
+ * that was being written (GP_BATCH_SETTLE_NS) and for news of the poller. */
 static uint64_t batch_settle(void)
 {
     batch_round(0);

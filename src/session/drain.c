@@ -249,8 +249,8 @@ static bool slots_sweep(void)
     return waiting;
 }
 
-/* The next life of the library may begin, and the viewer may go on, as soon as they are told: what
- * follows uses this function's own variables alone. */
+/* As soon as the slot is answered, the viewer may go on and the next life of the library may begin:
+ * the code after that uses this function's own variables alone. */
 static void drain_leave(void)
 {
     struct gp_wire_slot *slot = drain_last;

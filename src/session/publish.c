@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * publish.c: publishes the numbers that viewers read, and keeps the table of scopes.  Called by
- * drain.c for viewers, by api/ for the program, and by inject/ at the start and the end.  It never
- * waits for a viewer.
+ * drain.c for viewers, by scope.c for the program, and by inject/ at the start and the end.  It never waits for a viewer.
  */
 #include "account/tap.h"
 #include "base/clock.h"
@@ -52,7 +51,7 @@ void gp_session_poll(void)
 /* ---- publishing ----------------------------------------------------------------------------------------------- */
 
 /* Between these two calls devices[] and scopes[] change.  Readers copy between two equal even
- * values of publish_seq.  The words in between are plain: a torn copy is thrown away. */
+ * values of publish_seq.  The words that change are plain: readers throw a torn copy away. */
 static struct gp_session *publish_begin(void)
 {
     struct gp_session *session = publish_session();

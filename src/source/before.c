@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * before.c: finds memory that the program had before, by asking the driver address by address
- * (internal.h). Device memory has addresses in the process, and the driver keeps the address
- * space reserved: as mappings without access, next to mappings of its devices. Such places are
- * stepped through by 2 MiB, the driver's own unit, and inside an allocation by its size. Smaller
- * allocations share a unit: from one to the next the steps are 512 B, the driver's alignment. A unit
- * whose first bytes are free is passed over, so small allocations may be missed there.
+ * (internal.h). Device memory has addresses in the process, and the driver keeps the address space
+ * reserved: as mappings without access, next to mappings of its devices. The search goes through
+ * such places in steps of 2 MiB, the driver's own unit, and inside an allocation by its size.
+ * Smaller allocations share a unit: from one to the next the steps are 512 B, the driver's
+ * alignment. The search skips a unit whose first bytes are free, so it may miss small allocations
+ * there.
  */
 #include "account/feed/before.h"
 #include "base/clock.h"

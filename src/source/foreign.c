@@ -3,7 +3,7 @@
  * foreign.c: cuptiSubscribe and cuptiUnsubscribe of the program's own profilers, where
  * libgpuprof-shim.so is preloaded: it exports them for programs that are linked with CUPTI, and its
  * dlsym gives them to programs that look them up. If CUPTI refuses another subscriber because of
- * ours, ours is given up, and CUPTI is asked again.
+ * ours, these functions give ours up and ask CUPTI again.
  */
 #include "base/compiler.h"
 #include "base/loader.h"

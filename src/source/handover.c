@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * handover.c: the program's own profiler has priority. Before CUPTI 13.3 a process has one subscriber: when another tool
- * wants to be it, or an operator asks, ours is given up, and the hooks count from then on. When the tool has left, CUPTI
- * becomes the source again. No call is missed or counted twice:
+ * handover.c: the program's own profiler has priority. Before CUPTI 13.3 a process has one
+ * subscriber: when another tool wants to be it, or an operator asks, gpuprof gives its own up, and
+ * the hooks count from then on. When the tool has left, CUPTI becomes the source again. No call is
+ * missed or counted twice:
  *
  *      to the hooks   they begin, then CUPTI is given up. A call that began as the source's change took a while ends in
  *                     its wrapper, which knows what CUPTI has reported of it (hooks_late). CUPTI's callbacks for calls
  *                     that the hooks count are ignored.
  *      to CUPTI       it subscribes, then the hooks end. A call that they have begun to count they count to its end.
  *
- * Calls that go past the hooks (gp_hooks_past), and what only CUPTI sees (docs/limits.md), are missing in between.
+ * While the hooks count, calls that go past them (gp_hooks_past) are missing, and so is memory that
+ * only CUPTI sees (docs/limits.md).
  */
 #include "account/feed/feed.h"
 #include "base/clock.h"
@@ -22,7 +24,7 @@
 #include <stdio.h>
 
 /* A thread that has just seen that CUPTI counts enters the driver in this time, and CUPTI reports
- * at least that. A free that nobody reported at its begin is counted late, perhaps after another
+ * at least that. A free that was not reported at its start is counted late, perhaps after another
  * thread has got the address. */
 #define GP_HANDOVER_NS 5000000ull
 

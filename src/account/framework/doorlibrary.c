@@ -52,7 +52,7 @@ struct names_look {
     char (*names)[GP_DOOR_NAME];
 };
 
-/* Of a symbol that the object defines. */
+/* Takes the name of a symbol that the object defines, if it has one of the forms. */
 static bool names_take(struct names_look *look, const char *symbol)
 {
     bool taken = false;

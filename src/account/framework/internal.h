@@ -15,13 +15,13 @@
 /* Replaces a function that loaded objects import from another one, by writing into the slots (global
  * offset table) through which they call it.
  *
- * A slot holds the function's address, if it was bound when its object was loaded or has been called
- * since; or an address inside its own object, which resolves it at the first call; or a small
- * number, while another thread relocates the object. The last kind is left alone until the next
- * call, and so is a slot that will be made read-only and is not yet: the loader may be relocating
- * the rest. Of an object whose code is on the caller's stack this is over: another tool has made the
- * page writable and left it so. A thread inside the resolver may overwrite a replaced slot with the
- * original, so each call checks all slots again. */
+ * A slot holds the function's address, if it was bound when its object was loaded or has been
+ * called since; or an address inside its own object, which resolves it at the first call; or a
+ * small number, while another thread relocates the object. The last kind is left alone until the
+ * next call, and so is a slot that will be made read-only and is not yet: the loader may be
+ * relocating the rest. If the object's code is on the caller's stack, its relocation is over:
+ * another tool has made the page writable and left it so. A thread inside the resolver may
+ * overwrite a replaced slot with the original, so each call checks all slots again. */
 
 struct gp_slot_import {
     const char *name;               /* of the symbol */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * reported.c: libraries that report each piece which their pools hand out or take back to a
- * function of their own, whether or not anybody listens: TensorFlow's "best fit with coalescing"
+ * function of their own, also if no profiler is on: TensorFlow's "best fit with coalescing"
  * allocators to its profiler, with the pool's lock held; PaddlePaddle's allocators to its own,
  * after a piece is out and before it is back. The calls go through slots of the library, and are
  * led through functions here.
  *
  * The functions are private to these libraries, so each call is checked: the events, the sizes, and
- * pieces that fit to those before. What does not fit ends this for good.
+ * pieces that fit to those before. A call that does not fit ends this for good.
  *
  * Their functions may throw; nothing is held here when they are called. JAX has TensorFlow's pools,
  * but its library exports no function of them.

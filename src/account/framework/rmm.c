@@ -8,8 +8,8 @@
  *
  * These functions are private to RMM, and their names do not tell how they return their results. So
  * each result is compared with the arguments: a pool's piece is the front of the block that it was
- * cut out of. What does not fit ends this for good: the pools are then ordinary allocations, as
- * they are without these functions.
+ * cut out of. A result that does not fit ends this for good: the pools are then ordinary
+ * allocations, as they are without these functions.
  *
  * RMM's functions may throw; nothing is held here when they are called.
  */
@@ -35,8 +35,9 @@ enum rmm_function {
     RMM_FUNCTIONS
 };
 
-/* What they are called with and return, whatever that is in C++: a result of more than 16 bytes is written to where the
- * first argument points, and that is returned. */
+/* The arguments and the result of these functions, whatever they are in C++: a result of more than
+ * 16 bytes is written to the place to which the first argument points, and the function returns
+ * that address. */
 struct rmm_result {
     uint64_t low, high;
 };
