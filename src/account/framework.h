@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * framework.h: the blocks of the framework that reports them: its failed requests (frameworkretry.c),
- * and the history of its requests (frameworkoom.c).
+ * framework.h: the blocks of the framework that reports them: its failed requests
+ * (frameworkretry.c), and the history of its requests (frameworkoom.c).
  */
 #ifndef GP_ACCOUNT_FRAMEWORK_H
 #define GP_ACCOUNT_FRAMEWORK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * internal.h: the state that the files of account/ share. What they call of each other is declared by
- * topic, in the header that has the name of the file which defines it. No other folder includes
+ * internal.h: the state that the files of account/ share. What they call of each other is declared
+ * by topic, in the header that has the name of the file which defines it. No other folder includes
  * them.
  */
 #ifndef GP_ACCOUNT_INTERNAL_H

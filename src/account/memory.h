@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.h: the driver's memory in the order of its addresses, and how it becomes a segment. memory.c,
- * heap.c and ground.c share it under one lock.
+ * memory.h: the driver's memory in the order of its addresses, and how it becomes a segment.
+ * memory.c, heap.c and ground.c share it under one lock.
  *
  * A driver call changes the map of records first and then looks whether the table is kept. So a
  * holder of the lock that finds no record leaves the rest to that call, which comes for the lock.

@@ -18,11 +18,12 @@
  *      and no current value is above its peak.
  *
  * The least own bytes are those at the begin less what was freed since. Several readings (of pools,
- * of graphs) are of several instants; where their sum would raise a peak, all are made again, and of
- * each the smaller one counts: what one pool lost between the passes to another counts once.
+ * of graphs) are of several instants; where their sum would raise a peak, all are made again, and
+ * of each the smaller one counts: what one pool lost between the passes to another counts once.
  *
- * A poll is late, and a short program may see none. So what pools hold is never less than the blocks
- * that were handed out of them: the difference (`lifted`) is in their gauge until a poll shows it.
+ * A poll is late, and a short program may see none. So what pools hold is never less than the
+ * blocks that were handed out of them: the difference (`lifted`) is in their gauge until a poll
+ * shows it.
  */
 #ifndef GP_ACCOUNT_POLLED_H
 #define GP_ACCOUNT_POLLED_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache.h: our own cache. Memory that core/cache holds and hands out does not pass through the other
- * headers. The cache moves the device's gauges itself, in the same step as its blocks, so that peaks
- * over both are exact. The allocator calls these (src/allocator).
+ * cache.h: our own cache. Memory that core/cache holds and hands out does not pass through the
+ * other headers. The cache moves the device's gauges itself, in the same step as its blocks, so
+ * that peaks over both are exact. The allocator calls these (src/allocator).
  */
 #ifndef GP_ACCOUNT_FEED_CACHE_H
 #define GP_ACCOUNT_FEED_CACHE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * door.h: libraries whose own pools are watched (framework/). The pool's memory is a heap (heap.h),
- * and what it hands out are blocks. Their rules are those of heaps, except that a pool tells nothing: what it took
- * from the driver becomes a heap when it is first heard of, and a piece inside another pool's piece is
- * part of that one and not counted again.
+ * and what it hands out are blocks. Their rules are those of heaps, except that a pool tells
+ * nothing: what it took from the driver becomes a heap when it is first heard of, and a piece
+ * inside another pool's piece is part of that one and not counted again.
  */
 #ifndef GP_ACCOUNT_FEED_DOOR_H
 #define GP_ACCOUNT_FEED_DOOR_H

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * feed.h: what the headers of feed/ share. They are the only way into the accounts: sources (CUPTI
- * callbacks, driver hooks), the allocator and the poller report each operation of the driver there in
- * plain numbers; account/ knows no CUDA types. Every function runs between gp_thread_enter and
+ * callbacks, driver hooks), the allocator and the poller report each operation of the driver there
+ * in plain numbers; account/ knows no CUDA types. Every function runs between gp_thread_enter and
  * gp_thread_leave on the application's thread (those of poll.h on the poller's). None takes a lock
  * for longer than a map shard or the counters' slow path needs, makes a system call in the common
  * case, calls malloc, or fails: what cannot be recorded is counted in the session's `lost`.
  *
- * Begin/end pairs bracket a driver call that frees something. Begin takes it out of the map
- * before the driver can hand the address to another thread; end settles it (ok) or restores
- * everything. The token is never 0 for a call that was begun; 0 means that the address was
- * unknown.
+ * Begin/end pairs bracket a driver call that frees something. Begin takes it out of the map before
+ * the driver can hand the address to another thread; end settles it (ok) or restores everything.
+ * The token is never 0 for a call that was begun; 0 means that the address was unknown.
  */
 #ifndef GP_ACCOUNT_FEED_FEED_H
 #define GP_ACCOUNT_FEED_FEED_H

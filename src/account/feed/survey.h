@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * survey.h: the blocks of a framework from before the attach, out of a snapshot that the framework
- * makes under its locks of the devices. One thread at a time: begin, then the snapshot, then all of it,
- * then end, each between gp_thread_enter and gp_thread_leave, but not the snapshot itself.
+ * makes under its locks of the devices. One thread at a time: begin, then the snapshot, then all of
+ * it, then end, each between gp_thread_enter and gp_thread_leave, but not the snapshot itself.
  */
 #ifndef GP_ACCOUNT_FEED_SURVEY_H
 #define GP_ACCOUNT_FEED_SURVEY_H
