@@ -8,7 +8,7 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, each also with every byte of it changed in
  *   four ways and cut off there.  Prints "N inputs".
  */
-#include <attach/internal.h>
+#include <attach/pep768.h>
 #include <fuzz/limits.h>
 
 #include <string.h>

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * attach.c: the order of the steps; see attach.h. */
-#include <attach/internal.h>
+#include <attach/attach.h>
+#include <attach/facts.h>
+#include <attach/inject.h>
+#include <attach/pep768.h>
+#include <attach/remote.h>
 
 #include <errno.h>
 #include <gpuprof/wire.h>

@@ -3,7 +3,9 @@
  * facts.c: what /proc tells about a process, what its sandbox lets through, and the refusals that
  * follow.
  */
-#include <attach/internal.h>
+#include <attach/attach.h>
+#include <attach/facts.h>
+#include <attach/remote.h>
 #include <base/spared.h>
 #include <elf.h>
 #include <errno.h>

@@ -7,7 +7,13 @@
  * library there, loads it from /proc/self/fd/N, which means the same file in every mount namespace,
  * and calls gpuprof_attach.  Then it closes the file, unmaps the memory and ends.
  */
-#include <attach/internal.h>
+#include <attach/attach.h>
+#include <attach/facts.h>
+#include <attach/inject.h>
+#include <attach/remote.h>
+#include <attach/seize.h>
+#include <attach/stub.h>
+#include <attach/unwind.h>
 #include <read/collect/peer.h>
 
 #include <base/clock.h>

@@ -9,7 +9,7 @@
  * process that sees no /proc cannot load a library either; then it is the file in the command's own
  * /proc.
  */
-#include <attach/internal.h>
+#include <attach/attach.h>
 #include <read/collect/peer.h>
 #include <read/common/foreign.h>
 

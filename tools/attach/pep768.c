@@ -12,7 +12,12 @@
  * run: Python takes the request out of the memory of a child that it forks, but not if a library of
  * the program's called fork.  Such a child reads the script too, and sees that it is not the one.
  */
-#include <attach/internal.h>
+#include <attach/attach.h>
+#include <attach/facts.h>
+#include <attach/inject.h>
+#include <attach/pep768.h>
+#include <attach/remote.h>
+#include <base/compiler.h>
 #include <read/common/foreign.h>
 
 #include <base/clock.h>

@@ -7,7 +7,9 @@
  * needs neither its mount namespace nor a file that was replaced by an update since.  All of it is
  * untrusted: sizes are limited, and each address is used only to read.
  */
-#include <attach/internal.h>
+#include <attach/facts.h>
+#include <attach/remote.h>
+#include <base/compiler.h>
 
 #include <elf.h>
 #include <errno.h>

@@ -16,7 +16,10 @@
  * code of stub.c.  The order in which registers and signal mask are set keeps this true at each step:
  * the registers lead away before the signals are blocked, and back after they are allowed again.
  */
-#include <attach/internal.h>
+#include <attach/remote.h>
+#include <attach/seize.h>
+#include <attach/stub.h>
+#include <attach/unwind.h>
 
 #include <base/clock.h>
 #include <elf.h>

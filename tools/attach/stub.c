@@ -10,7 +10,8 @@
  * the worker's caller.  Its waits are bounded, so that it also ends if this command is killed.  Then the
  * memory stays mapped, unless the borrowed thread has said that it is gone.
  */
-#include <attach/internal.h>
+#include <attach/stub.h>
+#include <stddef.h>
 
 #define GP_STUB_AT(_member, _offset)                                                                                   \
     _Static_assert(offsetof(struct gp_stub_data, _member) == (_offset), "the code below knows this offset")

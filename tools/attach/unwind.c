@@ -3,8 +3,9 @@
  * unwind.c: looks at the stack of a stopped thread from outside: where it ends, and whether its
  * frames allow to borrow it.
  */
-#include <attach/internal.h>
+#include <attach/unwind.h>
 #include <base/clock.h>
+#include <base/compiler.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <read/collect/peer.h>

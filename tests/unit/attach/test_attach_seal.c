@@ -3,7 +3,7 @@
  * test_attach_seal.c: which memory file of a process is written to; it is sealed as soon as the kernel no
  * longer holds a page of it.
  */
-#include <attach/internal.h>
+#include <attach/inject.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

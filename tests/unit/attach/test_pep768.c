@@ -3,7 +3,8 @@
  * test_pep768.c: where a Python 3.14 looks for requests, in an interpreter that is made up in this
  * process's memory, and what is refused.
  */
-#include <attach/internal.h>
+#include <attach/pep768.h>
+#include <base/compiler.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>
