@@ -17,7 +17,17 @@
  *
  * Every step but the first runs under `grow`.
  */
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/block.h"
+#include "cache/cache.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
+#include "cache/page.h"
+#include "cache/policy.h"
+#include "cache/segment.h"
+#include "cache/threadcache.h"
+#include "cache/wait.h"
 
 #define GP_REQUEST_MOST (1ull << 60) /* PyTorch refuses 1 EiB and more before it calls the driver */
 

@@ -5,6 +5,7 @@
  * without it. Chunks come from mmap, because malloc belongs to the program; they stay until the
  * cache is freed.
  */
+#include "cache/arena.h"
 #include "cache/internal.h"
 #include <string.h>
 #include <sys/mman.h>

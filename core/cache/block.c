@@ -7,7 +7,13 @@
  * neighbours are never both idle, or both unmapped. A heap's index holds exactly its idle blocks,
  * and heap.idle_bytes is their sum.
  */
+#include "cache/block.h"
+#include "base/compiler.h"
+#include "cache/arena.h"
+#include "cache/cache.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
+#include "cache/policy.h"
 
 /* ==== positions of iterations ===================================================================================== */
 /* The positions of running iterations (iterate.c). An iteration releases the lock now and then.

@@ -3,7 +3,20 @@
  * cache.c: creation and destruction of a cache, the free of a block, destroyed streams and the size
  * limit. cache.h has the contract; alloc.c has the allocation of a block.
  */
+#include "cache/cache.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "cache/arena.h"
+#include "cache/block.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
+#include "cache/page.h"
+#include "cache/policy.h"
+#include "cache/segment.h"
+#include "cache/threadcache.h"
+#include "cache/wait.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -5,7 +5,11 @@
  * memory can be allocated again, and an allocation before it returns, so that no peak counts memory
  * that was never in use at the same time.
  */
+#include "cache/gauges.h"
+#include "base/counter.h"
+#include "base/gauge.h"
 #include "cache/internal.h"
+#include <gpuprof/wire.h>
 
 static bool block_is_small(const struct gp_cache *cache, const struct gp_block *block)
 {

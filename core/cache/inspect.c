@@ -3,7 +3,13 @@
  * inspect.c: queries about the cache's memory. Nothing here changes the cache, except that some functions flush the
  * threads' caches first.
  */
+#include "base/lock.h"
+#include "cache/block.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
+#include "cache/page.h"
+#include "cache/segment.h"
+#include "cache/threadcache.h"
 
 /* ---- one address ------------------------------------------------------------------------------------------------- */
 

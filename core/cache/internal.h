@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * internal.h: declarations that the files of cache/ share. No other folder includes it.
+ * internal.h: the records of the cache, which its files share. What the files call of each other is
+ * in the headers with their names. No other folder includes them.
  *
  * Locks. `lock` guards every record. `grow` is held around backend calls that get memory, release
  * it or wait for fences. It is taken before `lock`, never inside it. No backend call is made under
@@ -10,10 +11,12 @@
 #define GP_CACHE_INTERNAL_H
 
 #include "base/compiler.h"
-#include "base/counter.h"
 #include "base/lock.h"
 #include "cache/cache.h"
 #include "cache/policy.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct gp_segment;
 struct gp_heap;
@@ -252,16 +255,6 @@ struct gp_cache {
     bool retired;    /* a stream was destroyed that had a heap */
 };
 
-/* arena.c */
-void *gp_arena_slab_take(struct gp_slab *slab);
-void gp_arena_slab_give(struct gp_slab *slab, void *item);
-void gp_arena_slab_end(struct gp_slab *slab);
-bool gp_arena_table_open(struct gp_cache *cache);
-void gp_arena_table_close(struct gp_cache *cache);
-/* Makes room for the address, so that gp_arena_table_set cannot fail. */
-bool gp_arena_table_ready(struct gp_cache *cache, uint64_t address);
-void gp_arena_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
-
 static inline unsigned gp_table_top(uint64_t address)
 {
     return (unsigned)(address >> (GP_LEAF_SHIFT + GP_MID_BITS)) & ((1u << GP_ROOT_BITS) - 1);
@@ -322,8 +315,6 @@ static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_
     bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
     return same ? block : NULL;
 }
-
-unsigned gp_block_index_class(uint64_t bytes);
 /* The first class from `from` on that has a block; GP_INDEX_CLASSES: none. */
 static inline unsigned gp_index_next(const struct gp_index *index, unsigned from)
 {
@@ -337,9 +328,6 @@ static inline unsigned gp_index_next(const struct gp_index *index, unsigned from
 #define GP_INDEX_EACH(_index, _class, _from)                                                                           \
     for (unsigned _class = gp_index_next(_index, _from); _class < GP_INDEX_CLASSES;                                    \
          _class = gp_index_next(_index, _class + 1))
-void gp_block_index_put(struct gp_index *index, struct gp_block *block);
-void gp_block_index_take(struct gp_index *index, struct gp_block *block);
-struct gp_block *gp_block_index_largest(const struct gp_index *index);
 
 /* block.c: under lock */
 static inline bool gp_heap_kind_same(const struct gp_heap_kind *one, const struct gp_heap_kind *other)
@@ -347,123 +335,6 @@ static inline bool gp_heap_kind_same(const struct gp_heap_kind *one, const struc
     return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
            one->dedicated == other->dedicated;
 }
-/* The stream's heap of this kind, or a new one. NULL: no memory. */
-struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap_kind *kind, uint64_t stream);
-struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
-void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
-void gp_block_idle(struct gp_cache *cache,
-                   struct gp_block *block); /* joins it with its idle neighbours and puts it into the index */
-void gp_block_unidle(struct gp_cache *cache, struct gp_block *block);
-void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block);
-/* Shortens a block that is in no index to first_bytes and returns a new block for the rest, whose
- * state the caller sets. NULL: no memory. */
-struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes);
-/* An idle block that the policy's rules allow for this size; NULL: none. */
-struct gp_block *gp_block_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes);
-struct gp_block *gp_block_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
-                                    uint64_t bytes);
-/* Allocates from this idle block, without checking the policy's rules for its size. */
-struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
-                               uint64_t bytes);
-/* The heap's stream was destroyed: joins the heap with the other heaps of its class. True: *place,
- * which pointed to it, points to the next heap. False: it is the first of its class and stays.
- * Under grow too. */
-bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
-
-/* gauges.c */
-/* They return the time of the change; 0: the cache has no times, or no gauge changed. */
-uint64_t gp_cache_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-uint64_t gp_cache_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-/* gp_cache_gauges_free and gp_cache_gauges_done in one update on the thread's own shard. The credit stays in
- * that shard, so the next allocation can use it without the slow path. */
-uint64_t gp_cache_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-void gp_cache_gauges_done(struct gp_cache *cache,
-                          const struct gp_block *block); /* after the wait: the block is inactive */
-void gp_cache_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
-uint64_t gp_cache_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
-                                 bool oversize, bool up);
-
-/* segment.c: under grow, not lock */
-/* Allocates a new segment and the block from it. GP_BACKEND_OOM also if the limit forbids it. */
-uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
-                         struct gp_block **out);
-/* Does the limit allow `bytes` more to be reserved? */
-bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes);
-/* Releases idle segments, the largest first, until at most keep_bytes are idle. Returns the bytes
- * released. The caller has waited for the device's work. */
-uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes);
-/* PyTorch's release_available_cached_blocks: releases oversize segments only. */
-uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes);
-/* PyTorch's garbage_collect_cached_blocks, before `bytes` more are reserved. */
-void gp_segment_collect(struct gp_cache *cache);
-/* Releases the oldest idle dedicated segments until they are within their share of reserved
- * memory. */
-void gp_segment_trim_dedicated(struct gp_cache *cache);
-/* One segment that is idle as a whole, released in two steps: its records are dropped under `lock`,
- * then its memory is freed without it. */
-struct gp_unlinked_segment {
-    struct gp_heap_kind kind; /* of its heap, which may be dropped meanwhile */
-    uint64_t stream, address, bytes;
-    uint64_t time_ns; /* when it left the gauges */
-    bool first_chunk;
-};
-void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out);
-/* False: the backend refused, and the segment is in the cache again. */
-bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked);
-/* The segment is one idle block and may be released. */
-bool gp_segment_is_idle(const struct gp_segment *segment);
-struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes);
-void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment); /* under lock; drops only the records */
-
-/* page.c: growable segments; under grow, not lock */
-/* How a heap gets pages. MOVE: idle pages of other places first, then new pages for the rest.
- * AHEAD: new pages, and some more ahead of need. EXACT: only as many new pages as needed. */
-enum gp_growth { GP_GROW_MOVE, GP_GROW_AHEAD, GP_GROW_EXACT };
-/* Maps memory for the request and allocates the block. GP_BACKEND_BUSY: another thread took the
- * mapped memory; try again. */
-uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
-                      enum gp_growth how, struct gp_block **out);
-/* Unmaps idle pages and returns them to the backend until at most keep_bytes are idle. Returns the
- * bytes released. */
-uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes);
-/* Bytes of the pages that are idle as a whole. */
-uint64_t gp_page_idle(struct gp_cache *cache); /* under lock */
-/* Unreserves address ranges of destroyed streams that hold no pages any more. */
-void gp_page_drop_ranges(struct gp_cache *cache);
-void gp_page_end(struct gp_cache *cache,
-                 struct gp_segment *segment); /* returns all its memory to the backend; no block of it is in use */
-
-/* threadcache.c */
-/* Does nothing if the policy has no thread caches. false: no memory. */
-bool gp_thread_open(struct gp_cache *cache);
-void gp_thread_close(struct gp_cache *cache);
-/* Takes every gate once, and gives it back: what a thread did in its cache before is visible after it, and
- * what it does later comes after all that the caller did before. */
-void gp_thread_pass(struct gp_cache *cache);
-/* Under lock: returns every cached block to its heap as idle memory. */
-void gp_thread_flush(struct gp_cache *cache);
-/* True if the cache of one thread holds more than one_bytes, or those of all threads together more
- * than all_bytes. Approximate, because threads keep changing it. No lock. */
-bool gp_thread_holds_more(struct gp_cache *cache, uint64_t one_bytes, uint64_t all_bytes);
-
-/* block.c: under lock */
-void gp_block_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
-void gp_block_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
-void gp_block_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
-
-/* wait.c */
-void gp_wait_uses_drop(struct gp_cache *cache, struct gp_block *block);
-void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered); /* under lock */
-/* Records the fences that are due. Under grow, not lock; called after a free if
- * gp_wait_wants_record returned true. */
-void gp_wait_record(struct gp_cache *cache);
-bool gp_wait_wants_record(const struct gp_cache *cache);
-/* Records the fences of waiting blocks (open_too: also of the open batch) and queries all fences;
- * wait: blocks until they are reached. Under grow, not lock. */
-void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait);
-/* Waits until all work of the device is done. False: not possible now. */
-bool gp_wait_all(struct gp_cache *cache);
-void gp_wait_forget(struct gp_cache *cache); /* under lock: makes every waiting block idle */
 
 /* Current idle bytes. Takes lock. */
 static inline uint64_t gp_cache_idle(struct gp_cache *cache)

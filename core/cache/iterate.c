@@ -10,7 +10,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap */
 #endif
+#include "base/lock.h"
+#include "cache/block.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
+#include "cache/threadcache.h"
 #include <sys/mman.h>
 
 struct gp_iteration {

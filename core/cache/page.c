@@ -7,7 +7,15 @@
  *
  * A block that is being mapped or unmapped is TAKEN for that time, so no other thread finds it.
  */
+#include "cache/page.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/arena.h"
+#include "cache/block.h"
+#include "cache/cache.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
+#include "cache/segment.h"
 #include <string.h>
 
 /* Handles per map call; larger growths take several calls. */

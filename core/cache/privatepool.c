@@ -5,6 +5,9 @@
  * there, so this memory is not moved or released. Called by the program's threads through cache.h;
  * never calls the backend.
  */
+#include "base/lock.h"
+#include "cache/arena.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
 #include <errno.h>
 

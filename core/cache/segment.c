@@ -4,7 +4,15 @@
  * for the records, and never holds it while the backend runs. A segment is released only when it is
  * one idle block.
  */
+#include "cache/segment.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/arena.h"
+#include "cache/block.h"
+#include "cache/cache.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
+#include "cache/policy.h"
 
 bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes)
 {

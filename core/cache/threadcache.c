@@ -13,9 +13,18 @@
  * The gauges count these blocks as inactive; the heaps count them as allocated. Only blocks of
  * growable small heaps are cached here, because no gauge counts their idle blocks one by one.
  */
+#include "cache/threadcache.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/gauge.h"
+#include "base/lock.h"
+#include "cache/block.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
+#include "cache/policy.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <sys/mman.h>
 
 /* Streams per thread that have bins at a time; a further stream replaces empty bins, or takes the

@@ -8,6 +8,12 @@
  * Fences are recorded after the free, and queried only under `grow`. A waiting block is in exactly
  * one list.
  */
+#include "cache/wait.h"
+#include "base/lock.h"
+#include "cache/arena.h"
+#include "cache/block.h"
+#include "cache/cache.h"
+#include "cache/gauges.h"
 #include "cache/internal.h"
 
 /* An open batch is closed at 64 blocks or 32 MiB. A fence costs a few driver calls, which the

@@ -3,7 +3,12 @@
  * cachecheck.c: adds up a cache's blocks, pages and indexes, and compares the sums with what the cache keeps.
  */
 #include "lib/cachecheck.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/lock.h"
+#include "cache/block.h"
 #include "cache/internal.h"
+#include "cache/threadcache.h"
 #include <stdarg.h>
 #include <stdio.h>
 

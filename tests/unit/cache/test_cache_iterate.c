@@ -4,7 +4,10 @@
  * the lock is given, or by other threads: each segment that is shown is covered without a gap all the same, and each
  * block that lives all the time is shown once.
  */
+#include "base/compiler.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
+#include "cache/policy.h"
 #include "lib/lockfree.h"
 #include "lib/random.h"
 #include "lib/testcache.h"

@@ -4,7 +4,10 @@
  * in turn; a request fails or is served, what lives stays as it is, the cache is sound, and at its end no byte is mapped
  * that was not mapped before.
  */
+#include "base/compiler.h"
+#include "cache/cache.h"
 #include "cache/internal.h"
+#include "cache/policy.h"
 #include "lib/lockfree.h"
 #include "lib/mappings.h"
 #include "lib/testcache.h"
