@@ -3,6 +3,8 @@
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/log.h"
 #include "cache/policy.h"
 #include "source/hooks.h"

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * async.c: stream-ordered allocation for callers that name device and stream (internal.h). */
+ * async.c: stream-ordered allocation for callers that name device and stream (async.h). */
+#include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 #include "stack/stack.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * backend.c: the driver as the cache sees it (struct gp_backend of cache.h), for one context.  Every call runs on the
  * program's thread with the context current.  It is not accounted and does not disturb a capture (driver.h). */
+#include "allocator/backend.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/cache.h"
 
 /* The granularity of physical memory on every GPU so far.  backend_page asks the driver all the same. */
 #define GP_PAGE_BYTES (2ull << 20)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * capi.c: the allocator and gpuprof_mem_get_info of include/gpuprof/gpuprof.h; statistics are in api/. */
+#include "allocator/async.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 

@@ -2,8 +2,11 @@
  * failed.c: reports a failed request to the accounts (internal.h). */
 #include "account/feed/failed.h"
 #include "allocator/allocator.h"
+#include "allocator/backend.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/served.h"
+#include "cache/cache.h"
 #include "cache/policy.h"
 
 static const char *failed_conf;

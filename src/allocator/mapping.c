@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * mapping.c: what is known of memory by its address: mappings of growable memory, and properties of
- * blocks; see internal.h.
+ * blocks; see mapping.h.
  */
+#include "allocator/mapping.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/cache.h"
 #include <sys/mman.h>
 
 /* ==== growable memory ============================================================================================= */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * route.c: which requests go to a private pool (internal.h).  A filter calls the driver, so it runs
+ * route.c: which requests go to a private pool (route.h).  A filter calls the driver, so it runs
  * with no lock held; a pin count keeps it alive.
  */
-#include "allocator/internal.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/loader.h"
+#include "base/lock.h"
 #include "base/thread.h"
 #include <dlfcn.h>
 #include <errno.h>

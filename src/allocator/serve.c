@@ -5,9 +5,14 @@
 #include "account/feed/failed.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 #include "source/hooks.h"
 #include <errno.h>
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * serve_context.c: follows the program's contexts, streams, captures and peers; see internal.h.  Every call goes to the
+ * serve_context.c: follows the program's contexts, streams, captures and peers; see stream.h.  Every call goes to the
  * driver; we note it afterwards, or before the call if a handle is about to end. */
+#include "allocator/backend.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/cache.h"
 #include "source/hooks.h"
 #include <errno.h>
 

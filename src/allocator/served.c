@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * served.c: the table of served contexts; see internal.h. */
+ * served.c: the table of served contexts; see served.h. */
+#include "allocator/served.h"
 #include "account/feed/cache.h"
 #include "account/feed/feed.h"
-#include "allocator/internal.h"
 #include "base/compiler.h"
+#include "base/lock.h"
+#include "cache/cache.h"
 #include "stack/stack.h"
 #include <gpuprof/wire.h>
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * served_lifetime.c: the start and the end of a served context, and its cache; see internal.h. */
+ * served_lifetime.c: the start and the end of a served context, and its cache; see served.h. */
 #include "account/feed/cache.h"
 #include "account/feed/feed.h"
-#include "allocator/internal.h"
+#include "allocator/backend.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/compiler.h"
 #include "base/log.h"
+#include "cache/cache.h"
 #include "cache/policy.h"
 #include <gpuprof/wire.h>
 

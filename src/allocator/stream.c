@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * stream.c: the program's streams, the captures that are under way, and the fences that must not
- * disturb them; see internal.h.
+ * disturb them; see stream.h.
  */
+#include "allocator/stream.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/thread.h"

@@ -13,10 +13,16 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "allocator/torch.h"
+#include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
+#include "base/compiler.h"
 #include "base/loader.h"
 #include "base/log.h"
+#include "cache/cache.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

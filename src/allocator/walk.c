@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * walk.c: visits every segment and block of the caches on a device; see allocator.h. */
 #include "allocator/allocator.h"
-#include "allocator/internal.h"
+#include "allocator/served.h"
+#include "cache/cache.h"
 
 void gp_allocator_walk(int device, void *arg, gp_allocator_segment_fn *segment, gp_allocator_block_fn *block)
 {

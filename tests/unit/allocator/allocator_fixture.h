@@ -9,6 +9,8 @@
 #include "account/feed/start.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/thread.h"
 #include "cache/policy.h"
 #include "lib/accounts.h"

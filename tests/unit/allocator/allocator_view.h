@@ -8,9 +8,10 @@
 
 #include "account/tap.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 #include "lib/cachecheck.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"

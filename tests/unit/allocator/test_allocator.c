@@ -2,9 +2,13 @@
  * test_allocator.c: the allocator's own tables, without a driver: mappings, routes to private pools, and the exclusion of
  * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/mapping.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 #include "lib/lockfree.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -6,9 +6,15 @@
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "allocator_fixture.h"
+#include "base/compiler.h"
+#include "cache/cache.h"
 #include "source/hooks.h"
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -5,7 +5,12 @@
  */
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "allocator/mapping.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "allocator_fixture.h"
+#include "base/compiler.h"
+#include "cache/cache.h"
 #include "source/hooks.h"
 #include <gpuprof/gpuprof.h>
 #include <stdio.h>

@@ -5,9 +5,13 @@
  */
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
-#include "allocator/internal.h"
+#include "allocator/route.h"
+#include "allocator/served.h"
+#include "allocator/stream.h"
 #include "allocator/torch.h"
 #include "allocator_fixture.h"
+#include "base/compiler.h"
+#include "cache/cache.h"
 #include "cache/policy.h"
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  */
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/compiler.h"
 #include "lib/build.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
