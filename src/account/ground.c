@@ -332,7 +332,7 @@ GP_COLD void gp_ground_decide(uint64_t address)
 {
     gp_lock_take(&gp_memory.lock);
     if (!address)
-        gp_heap_left_settle();
+        gp_heap_unheld_settle();
     provisional_over(gp_thread.number, address, 0);
     gp_lock_give(&gp_memory.lock);
 }
@@ -342,7 +342,7 @@ void gp_ground_look(void)
     if (!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED))
         return;
     gp_lock_take(&gp_memory.lock);
-    gp_heap_left_settle();
+    gp_heap_unheld_settle();
     provisional_over(gp_thread.number, 0, gp_clock_ns());
     gp_lock_give(&gp_memory.lock);
 }

@@ -293,7 +293,7 @@ bool gp_heap_over(uint64_t address, uint64_t bytes)
     return gp_span_in(&heaps, address, bytes);
 }
 
-void gp_heap_left_settle(void)
+void gp_heap_unheld_settle(void)
 {
     struct gp_span *span;
     while ((span = gp_span_in(&unheld, 0, UINT64_MAX))) {
@@ -595,6 +595,6 @@ void gp_heap_settle(void)
     if (GP_LIKELY(!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED)))
         return;
     gp_lock_take(&gp_memory.lock);
-    gp_heap_left_settle();
+    gp_heap_unheld_settle();
     gp_lock_give(&gp_memory.lock);
 }

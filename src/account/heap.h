@@ -20,6 +20,6 @@ void gp_heap_memory_gone(struct gp_span *memory);
 /* Whether a heap reaches into the range. */
 bool gp_heap_over(uint64_t address, uint64_t bytes);
 /* Segments without a heap become ordinary. */
-void gp_heap_left_settle(void);
+void gp_heap_unheld_settle(void);
 
 #endif
