@@ -10,7 +10,7 @@
 
 /* The library that owns the heaps of this owner. */
 enum gp_door gp_door_of(uint8_t owner);
-/* What a library that is asked has said of the device. Under gp_accounts.lock. */
+/* The last answer of a library that gpuprof asks about the device. Under gp_accounts.lock. */
 struct gp_wire_polled gp_door_polled(unsigned device);
 void gp_door_own(enum gp_door door, uint8_t owner);
 

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 0: the blocks of frameworks lie in their own segments, as far as is known. */
+/* The number of claims and provisional segments. 0: the blocks of frameworks lie in their own
+ * segments, as far as is known. */
 extern uint32_t gp_ground_x_odd;
 /* A framework hands a block out. True: it is counted, as far as there is memory under it, and in the map of blocks;
  * status: of gp_map_insert. reserved_bytes: the framework's total; -1: unknown. */
@@ -34,13 +35,13 @@ static inline void gp_ground_next(uint64_t address)
 }
 /* The numbers are about to be read. */
 void gp_ground_look(void);
-/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's; device: only
- * memory of that one is. */
+/* Returns GP_SEGMENT_*: the segment that memory at this place is to be. owner: of a framework's
+ * segment; device: only memory of that one becomes it. */
 uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner, uint8_t *device);
 /* A driver call has taken a record out of its map that is in no set. If it became ordinary a moment
  * ago, this waits until that is recorded: the call's own events come after it. */
 void gp_ground_pass(void);
-/* A reservation of addresses is no more. */
+/* The program freed a reservation of addresses. */
 void gp_ground_range_gone(uint64_t address, uint64_t bytes);
 
 #endif

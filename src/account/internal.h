@@ -30,7 +30,7 @@ struct gp_polled_own { /* own bytes of a folded gauge */
     int64_t current, freed;
 };
 
-/* What the poll under way has read. */
+/* The sums that the poll under way has read. */
 struct gp_polled_sum {
     int64_t bytes, least; /* least: with the smaller one of two readings of each part */
     unsigned parts;       /* that are not 0 */
@@ -75,11 +75,12 @@ struct gp_framework {
     uint32_t x_ctx;
     uint32_t x_failing;   /* driver allocations of a segment that failed since the last block */
     uint32_t x_gave_back; /* it freed a segment since the last block */
-    /* Of x_allocated_bytes (ground.c): what has no memory, and what is not allocated for that or another reason. */
+    /* Parts of x_allocated_bytes (ground.c): without memory; not allocated for that or another
+     * reason. */
     int64_t x_asleep_bytes, x_lacking_bytes;
     uint32_t x_unseen;  /* it had blocks before the first report: it may have memory that is not known */
     uint32_t x_strange; /* others made its segments or took them away: their sum need not be its total */
-    /* Of its requests, in order (feed/failed.h). Under the framework's lock. */
+    /* The history of its requests, in order (feed/failed.h). Under the framework's lock. */
     uint64_t *history;
     uint32_t x_history_count, history_allocs;
     bool history_broken; /* it lacks some */
@@ -120,7 +121,7 @@ struct gp_accounts {
 
 extern struct gp_accounts gp_accounts;
 
-/* What of a record in the map of blocks is in the totals. */
+/* The bytes of a record in the map of blocks that the totals include. */
 static inline uint64_t gp_account_counted(const struct gp_record *record)
 {
     return record->space == GP_SPACE_BLOCK ? record->bytes - record->block.lacks : record->bytes;

@@ -24,7 +24,7 @@ void gp_memory_refused(struct gp_record *segment);
 extern struct gp_memory {
     struct gp_lock lock;
     struct gp_span_set set;
-    uint32_t x_on; /* the set is kept from the first heap, or the first odd block of a framework, on */
+    uint32_t x_on; /* the set is kept from the first heap, or the first claim (ground.c), on */
     bool lacks;    /* some memory found no room in it */
 } gp_memory;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * polled.h: quantities that no call reports: what pools and graphs hold. They have gauges of their
- * own, which are folded into the reserved and allocated statistics when those are read:
+ * polled.h: quantities that no call reports: the memory that pools and graphs hold. They have
+ * gauges of their own, which are folded into the reserved and allocated statistics when those are
+ * read:
  *
  * reserved = own + pools' reserve + graphs' reserve; allocated = own + graphs' memory in use.
  *
@@ -19,10 +20,11 @@
  *
  * The least own bytes are those at the begin less what was freed since. Several readings (of pools,
  * of graphs) are of several instants; where their sum would raise a peak, all are made again, and
- * of each the smaller one counts: what one pool lost between the passes to another counts once.
+ * of each the smaller one counts: memory that moved between the passes from one pool to another
+ * counts once.
  *
- * A poll is late, and a short program may see none. So what pools hold is never less than the
- * blocks that were handed out of them: the difference (`lifted`) is in their gauge until a poll
+ * A poll is late, and a short program may see none. So the gauge of the pools is never less than
+ * the blocks that were handed out of them: the difference (`lifted`) is in their gauge until a poll
  * shows it.
  */
 #ifndef GP_ACCOUNT_POLLED_H
@@ -43,7 +45,8 @@ void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct
                      const struct gp_gauge_value *gauges);
 /* Memory of a pool was handed out: reserved bytes have a polled part from now on. */
 void gp_polled_expect(int device);
-/* What the device's pools handed out, and what they hold, by a snapshot that is not folded. */
+/* The bytes that the device's pools handed out, and those that they hold, by a snapshot that is not
+ * folded. */
 static inline int64_t gp_polled_handed_out(const struct gp_gauge_value *gauges)
 {
     return gauges[GP_GAUGE_KIND_BYTES + GP_KIND_POOL].current;

@@ -16,7 +16,7 @@ enum { GP_SEGMENT_NONE, GP_SEGMENT_FRAMEWORK, GP_SEGMENT_HEAP };
 
 /* gp_record.flags of a segment: it is known to be of a private pool (frameworkoom.c). */
 #define GP_FLAG_PRIVATE 1u
-/* Of a block: a framework reports it. */
+/* gp_record.flags of a block: a framework reports it. */
 #define GP_FLAG_REPORTED 2u
 
 /* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
@@ -25,9 +25,10 @@ void gp_account_own(struct gp_record *record);
 bool gp_account_is_divisible(enum gp_wire_kind kind);
 /* The gauges of a segment moved. */
 void gp_segment_framework(const struct gp_record *segment, enum gp_counter_op op);
-/* The segment was none. */
+/* The allocation counted as a segment, and turns out to be none. */
 void gp_segment_not(const struct gp_record *segment);
-/* A record became a segment, or was one, and changed its owner: moves what depends on that of its reserved bytes. */
+/* A record became or ceased to be a segment, or changed its owner: moves the gauges of its reserved
+ * bytes that depend on that. */
 void gp_segment_remade(const struct gp_record *before, const struct gp_record *after);
 
 #endif

@@ -18,8 +18,8 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out);
 /* The same, and at that instant the memory of each owner; owners: untouched if it is false. */
 bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_owner_value owners[GP_WIRE_OWNERS]);
 
-/* What the summed call sites of a device hold, given its numbers: allocated bytes, and the parts of
- * cuMemCreate handles that are not mapped. */
+/* The bytes that the summed call sites of a device hold, given its numbers: allocated bytes, and
+ * the parts of cuMemCreate handles that are not mapped. */
 int64_t gp_tap_site_bytes(unsigned index, const struct gp_wire_device *device);
 
 /* what: GP_RESET_*. Fills before/after of the `all` pools. False: the index was never used. */
@@ -61,17 +61,18 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
 /* The libraries whose own pools are watched. */
 void gp_tap_doors(struct gp_wire_doors *out);
 
-/* What the framework that reports its blocks said and did on one device, and what sub-allocators
- * that describe their heaps did. False: the index was never used, or no block was ever reported. */
+/* The numbers of the framework that reports its blocks on one device, its own and ours, and those
+ * of sub-allocators that describe their heaps. False: the index was never used, or no block was
+ * ever reported. */
 bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps);
 
 /* Memory from before the attach; index: a GPU's. */
 void gp_tap_before(unsigned index, struct gp_wire_before_device *out);
 void gp_tap_before_blocks(struct gp_wire_blocks *out);
 
-/* What a batch reports of a device. The high-water mark counts since the last call, or since
- * batches began. calls, frees and failures only rise, whatever is reset. False: the index was
- * never used, or is the host's. */
+/* Reads the numbers of a device that a batch reports. The high-water mark counts since the last
+ * call, or since batches began. calls, frees and failures only rise, whatever is reset. False: the
+ * index was never used, or is the host's. */
 struct gp_batch_device;
 bool gp_tap_batch(unsigned index, struct gp_batch_device *out);
 /* Start and end tracking of the high-water mark, also for devices that are used later. */

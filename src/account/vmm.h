@@ -40,8 +40,8 @@ uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
 /* The driver refused the unmap that moved it then. */
 void gp_vmm_putback_share(const struct gp_vmm_change *change, uint64_t since_ns);
 
-/* A mapping that added `added` bytes is gone. What the handle's other mappings still show of them is
- * theirs from now on, so that the parts of all mappings add up to the handle's share. */
+/* A mapping that added `added` bytes is gone. The handle's other mappings take over the bytes that
+ * they still show, so that the parts of all mappings add up to the handle's share. */
 void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
 
 /* Makes the handle the segment that is wanted, if it can be one: as a whole, in its only mapping. */
@@ -50,7 +50,7 @@ void gp_vmm_turn(struct gp_record *handle, struct gp_vmm_change *change);
 void gp_vmm_raises(struct gp_record *mapping);
 /* The handle became a segment: in recordings, its mapping stands for it from now on. */
 void gp_vmm_turned(const struct gp_vmm_change *change);
-/* The handle is a segment no more: what its mappings share is allocated. */
+/* The handle is no longer a segment: the bytes that its mappings share are allocated. */
 void gp_vmm_turned_back(const struct gp_record *handle);
 /* The same if the mapping that was the segment is gone. Another one has the memory from now on,
  * which asked for nothing when it was made. */

@@ -52,7 +52,7 @@ void gp_handover_look(void);
 /* Checks, with a driver call, whether callbacks still come, and subscribes again if they do not; true: it just did.
  * device_count: cuDeviceGetCount.  Poll thread only. */
 bool gp_cupti_beat(int (*device_count)(int *));
-/* What the driver has since then of which no callback came. Poll thread only. */
+/* Bytes that the driver has since then, and that no callback reported. Poll thread only. */
 void gp_cupti_gap_holds(uint64_t bytes);
 /* Returns whether callbacks have ended because the program called cuptiFinalize.  Any thread. */
 bool gp_cupti_gone(void);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * door.h: libraries whose own pools are watched (framework/). The pool's memory is a heap (heap.h),
- * and what it hands out are blocks. Their rules are those of heaps, except that a pool tells
- * nothing: what it took from the driver becomes a heap when it is first heard of, and a piece
- * inside another pool's piece is part of that one and not counted again.
+ * and the pieces that the pool hands out are blocks. The rules of heaps hold, except that a pool
+ * does not describe itself: its memory becomes a heap with the pool's first known event, and a
+ * piece inside another pool's piece is part of that one and does not count again.
  */
 #ifndef GP_ACCOUNT_FEED_DOOR_H
 #define GP_ACCOUNT_FEED_DOOR_H
@@ -28,9 +28,10 @@ void gp_feed_pool_grew(enum gp_door door, uint64_t address, uint64_t bytes);
  * that is not known to be the driver's are ignored. */
 bool gp_feed_piece(enum gp_door door, uint64_t pool, uint64_t address, uint64_t bytes);
 bool gp_feed_piece_back(enum gp_door door, uint64_t pool, uint64_t address);
-/* What is known of it, for viewers. text: constant. */
+/* Sets the state of the library for viewers. text: constant. */
 void gp_feed_door_say(enum gp_door door, enum gp_wire_door_state state, const char *text);
-/* What a library says of its own pools when it is asked, in no total of ours; -1: unknown. */
+/* The answer of a library that gpuprof asks about its own pools; no total of ours has it. -1:
+ * unknown. */
 struct gp_door_numbers {
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, limit_bytes;
     uint64_t time_ns;

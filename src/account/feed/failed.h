@@ -11,7 +11,7 @@
 
 /* A call failed with the driver's error; requested bytes for an out-of-memory error; device:
  * GP_DEVICE_UNKNOWN too. No report is made for a framework's segment: the framework will ask again, or report that it gives
- * up. kind: of the memory that was asked for; GP_KIND_NONE: unknown, or none was. */
+ * up. kind: of the memory that was asked for; GP_KIND_NONE: unknown, or no memory was asked for. */
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device, enum gp_wire_kind kind);
 #define GP_ERROR_OUT_OF_MEMORY 2u /* CUDA_ERROR_OUT_OF_MEMORY */
 /* Call it right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside our
@@ -21,8 +21,8 @@ void gp_feed_oom_context(uint32_t ctx, uint64_t context);
 /* A call asked for memory of this device in this context, and got it. */
 void gp_feed_context_used(int device, uint32_t ctx, uint64_t context);
 
-/* What a framework's allocator was asked for on one device, from its first block on, and the state that this led to.
- * Each word is one event: its kind in the low 2 bits. */
+/* The requests to a framework's allocator on one device, from its first block on, and the state
+ * that they led to. Each word is one event: its kind in the low 2 bits. */
 enum gp_history_kind {
     GP_HISTORY_ALLOC, /* bytes of the block */
     GP_HISTORY_FREE,  /* number of the alloc, from 0 */

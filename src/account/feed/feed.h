@@ -5,7 +5,7 @@
  * in plain numbers; account/ knows no CUDA types. Every function runs between gp_thread_enter and
  * gp_thread_leave on the application's thread (those of poll.h on the poller's). None takes a lock
  * for longer than a map shard or the counters' slow path needs, makes a system call in the common
- * case, calls malloc, or fails: what cannot be recorded is counted in the session's `lost`.
+ * case, calls malloc, or fails: the session's `lost` counts events that cannot be recorded.
  *
  * Begin/end pairs bracket a driver call that frees something. Begin takes it out of the map before
  * the driver can hand the address to another thread; end settles it (ok) or restores everything.
@@ -46,8 +46,8 @@ enum gp_space {
 /* Occurrences that are counted but not decoded. */
 void gp_feed_lost(enum gp_wire_lost cause);
 
-/* The thread has left a call between its begin and its end, and comes back neither. Whether the driver did what was
- * asked for is not known: what was to be freed counts as freed. */
+/* The thread has left a call between its begin and its end, and does not come back. It is not known
+ * whether the driver did the call: memory that the call was to free counts as freed. */
 void gp_feed_call_left(void);
 /* Devices in use by index: a bit set of the first 64. */
 uint64_t gp_feed_devices(void);

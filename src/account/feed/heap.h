@@ -3,8 +3,8 @@
  * heap.h: heaps of sub-allocators.
  *
  * A sub-allocator cuts blocks out of its heap, which lies in one driver allocation. While the heap
- * is there, its memory is reserved, and its blocks are allocated. What of the driver allocation
- * lies outside of its heaps stays allocated. A heap or block that contradicts what is known is
+ * is there, its memory is reserved, and its blocks are allocated. The part of the driver allocation
+ * outside of its heaps stays allocated. A heap or block that contradicts what is known is
  * counted in the session's `lost` and otherwise ignored. Any thread.
  */
 #ifndef GP_ACCOUNT_FEED_HEAP_H

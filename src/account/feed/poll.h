@@ -24,13 +24,13 @@ struct gp_poll_pool {
 unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max);
 bool gp_feed_poll_enter(uint64_t pool);
 void gp_feed_poll_leave(void);
-/* Call them around all polls of one device: the own bytes held in between bound the peaks
+/* Call them around all polls of one device: the own bytes held between the two bound the peaks
  * (account/polled.h). */
 void gp_feed_poll_begin(int device);
 /* Between the two, after all polls: true asks for all of them once more. */
 bool gp_feed_poll_again(int device);
 void gp_feed_poll_end(int device);
-/* The poll that somebody waits for has ended in time, or not. */
+/* The poll for which a caller waits has ended in time, or not. */
 void gp_feed_poll_late(bool late);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);
 void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high);
