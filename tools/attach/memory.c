@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* seals */
 #endif
-#include <attach/internal.h>
+#include <attach/inject.h>
 #include <read/collect/peer.h>
 
 #include <base/clock.h>
