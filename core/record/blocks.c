@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * blocks.c: writes every block of a recording except events (recorder.h).
+ * blocks.c: writes every block of a recording except events (blocks.h).
  * tools/read/recording/payload.c reads these payloads.
  */
+#include "record/blocks.h"
 #include "base/numbers.h"
-#include "record/recorder.h"
+#include "record/format.h"
+#include "record/pack.h"
+#include <gpuprof/wire.h>
 
 static void block_text(struct gp_pack *pack, const char *text)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * modules.c: executable mappings and build IDs; see recorder.h. */
+ * modules.c: executable mappings and build IDs; see modules.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_PATH */
 #endif
-#include "record/recorder.h"
+#include "record/modules.h"
+#include "base/vma.h"
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>

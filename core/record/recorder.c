@@ -4,9 +4,15 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/text.h"
+#include "record/blocks.h"
 #include "record/file.h"
+#include "record/format.h"
+#include "record/modules.h"
+#include "record/pack.h"
+#include "record/ringread.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>

@@ -7,16 +7,17 @@
 #ifndef GP_RECORD_RECORDER_H
 #define GP_RECORD_RECORDER_H
 
-#include "base/vma.h"
 #include "record/format.h"
-#include "record/pack.h"
+#include "record/modules.h"
 #include "record/ringread.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-/* ==== the name of the file ======================================================================================== */
+struct gp_recorder;
+
 /* The names of recordings, and the place of a process in a distributed program. Called by the
  * library, which opens the file, and by `run` and `record`, which look for it. Any thread. */
 
@@ -38,102 +39,6 @@ int gp_record_name(char *out, size_t bytes, const char *pattern, unsigned pid, c
 
 /* The length of the name without GP_NAME_SUFFIX at its end. */
 size_t gp_record_stem(const char *name);
-
-/* ==== modules ===================================================================================================== */
-/* The code that a process has mapped, from /proc/PID/maps, and the build IDs of the files, with
- * which symbols are found later and on other machines. Called by the recorder, in the profiled
- * process and in `gpuprof record`, and by live views of sites. The files may contain anything: every
- * number in them is checked. Never calls malloc. */
-
-/* PyTorch maps about 500 objects. */
-#define GP_MODULES_MOST 4096u
-
-struct gp_module { /* one executable mapping */
-    uint64_t start, end, offset;
-    const char *path; /* as in maps; "" if none */
-    uint8_t build_id[32];
-    uint8_t build_id_bytes; /* 0: none found */
-};
-
-struct gp_modules {
-    struct gp_module *rows; /* by address */
-    uint32_t count;
-    bool truncated; /* there were more */
-    char *paths;
-    uint32_t path_bytes;
-};
-
-/* Opens the file of a mapping, to read its build ID. A descriptor, or -errno: the build ID stays
- * unknown. */
-typedef int gp_modules_open(const char *proc, const struct gp_vma *file);
-
-/* As for our own process. Takes 20 KiB of the stack. */
-int gp_modules_open_file(const char *proc, const struct gp_vma *file);
-
-/* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). open: for
- * another process, whose paths may lead anywhere; NULL opens them as for our own. 0 or -errno; on
- * failure there is nothing to free. */
-int gp_modules_read(struct gp_modules *modules, const char *proc, gp_modules_open *open);
-/* The module that contains the address, or NULL. */
-const struct gp_module *gp_modules_find(const struct gp_modules *modules, uint64_t pc);
-void gp_modules_free(struct gp_modules *modules);
-
-/* ==== blocks ====================================================================================================== */
-/* Encodes the payloads of a recording's blocks, except events (file.h). Called by the recorder,
- * and by the tests, which write a recording in memory to a file. Each call appends one row; the
- * caller counts the rows. */
-
-struct gp_block_process {
-    uint32_t pid, source, driver_version;
-    bool from_start;
-    uint64_t begin_ns, begin_unix_ns;
-    const char *comm, *command_line, *host, *allocator;
-    struct gp_rank rank;
-    enum gp_format_attached attached;
-};
-void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
-
-/* The payloads of STRINGS, FRAMES, SITES and SITE_NUMBERS start with the number of their first row
- * (STRINGS: first byte). */
-void gp_block_first(struct gp_pack *pack, uint64_t first);
-void gp_block_frame(struct gp_pack *pack, const struct gp_wire_frame *frame);
-void gp_block_site(struct gp_pack *pack, const struct gp_wire_site *site);
-/* The row's live_bytes, live_count, peak_bytes, at_peak_bytes, allocated_bytes and calls. */
-void gp_block_site_numbers(struct gp_pack *pack, const struct gp_wire_site *site);
-
-void gp_block_module(struct gp_pack *pack, uint64_t start, uint64_t end, uint64_t offset, const char *path,
-                     const uint8_t *build_id, size_t build_id_bytes);
-void gp_block_thread(struct gp_pack *pack, uint32_t tid, const char *name);
-
-struct gp_block_sample { /* unknown: -1 */
-    uint64_t time_ns;
-    uint32_t device; /* index in the session */
-    int64_t allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, used_bytes, process_bytes;
-};
-void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample);
-
-/* numbers: NULL if unknown. final: they are those of the recording's end. */
-void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
-                     int64_t total_bytes, const struct gp_wire_device *numbers, bool final);
-/* Memory of one device from before the attach, as it was at that time. */
-void gp_block_before(struct gp_pack *pack, uint64_t time_ns, uint32_t index,
-                     const struct gp_wire_before_device *before);
-void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom);
-
-struct gp_block_counts {
-    enum gp_format_why why;
-    int error; /* errno: with GP_END_ERROR why it ended, else of the last failed write */
-    uint64_t time_ns;
-    uint64_t tried, delivered;
-    uint64_t dropped[GP_DROPS];
-    uint64_t lost[GP_LOSTS];
-    int lost_error;      /* errno of the write that first gave up events; 0: none did */
-    uint64_t lost_ns;    /* the lowest time of those events */
-    uint64_t lost_after; /* events in the file then; if it has no more, writing did not go on */
-};
-void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts);
-
-/* ==== the recorder ================================================================================================ */
 
 struct gp_recorder_setup {
     /* Copies bytes [offset, offset + bytes) of the session, both multiples of 8; see
@@ -162,8 +67,6 @@ struct gp_recorder_setup {
     bool (*late)(void *arg); /* the deadline has passed: events not in the file yet are counted and dropped */
     void *arg;
 };
-
-struct gp_recorder;
 
 /* Takes over the descriptor, also on failure (file.h). 0 or -errno: the file is still empty if it was
  * new. */

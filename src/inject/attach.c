@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "inject/inject.h"
+#include "session/batch.h"
 #include "session/session.h"
 #include "source/source.h"
 #include <dlfcn.h>

@@ -44,6 +44,8 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "inject/inject.h"
+#include "session/batch.h"
+#include "session/extents.h"
 #include "session/session.h"
 #include "source/hooks.h"
 #include "source/source.h"

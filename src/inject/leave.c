@@ -12,6 +12,7 @@
  * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
  * until they have come out.
  */
+#include "session/batch.h"
 #include "account/feed/before.h"
 #include "account/feed/start.h"
 #include "account/feed/survey.h"

@@ -11,12 +11,16 @@
 #include "base/lock.h"
 #include "base/ring.h"
 #include "base/sandbox.h"
+#include "base/vma.h"
 #include "base/worker.h"
 #include "inject/inject.h"
 #include "record/file.h"
+#include "record/format.h"
+#include "record/modules.h"
 #include "record/recorder.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <sched.h>

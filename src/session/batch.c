@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.c: see session.h and docs/understand/batches.md.  Called by the drain thread, by the thread
+ * batch.c: see batch.h and docs/understand/batches.md.  Called by the drain thread, by the thread
  * that ends the program, and by every thread with an event, which reads the one word that says
  * whether there is work.  It never waits for a listener: a probe is a trap that returns, whatever
  * its BPF program does.
@@ -9,6 +9,7 @@
  * its trampoline through the program's stack, which would overwrite the data of a leaf function
  * below the stack pointer.
  */
+#include "session/batch.h"
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -19,6 +20,7 @@
 #include "record/ringread.h"
 #include "session/session.h"
 #include <gpuprof/batch.h>
+#include <gpuprof/wire.h>
 #include <stddef.h>
 #include <string.h>
 

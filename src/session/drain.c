@@ -11,9 +11,12 @@
 #include "base/sandbox.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "session/batch.h"
+#include "session/extents.h"
 #include "session/session.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * extents.c: the memory of the process as extents, segment by segment and block by block; see
- * session.h.
+ * extents.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap, seals */
 #endif
+#include "session/extents.h"
 #include "account/tap.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
@@ -14,10 +15,10 @@
 #include "base/lock.h"
 #include "cache/cache.h"
 #include "session/internal.h"
-#include "session/session.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -34,7 +35,7 @@ int gp_session_memfd(const char *name)
 
 /* ==== the walk ==================================================================================================== */
 /* Walks every segment and block of one device or of all: first those of our caches, then the
- * program's own allocations, then those of frameworks (session.h). */
+ * program's own allocations, then those of frameworks (extents.h). */
 
 _Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAITING && GP_CACHE_IDLE == GPUPROF_IDLE &&
                    GP_CACHE_UNMAPPED == GPUPROF_UNMAPPED,
@@ -175,7 +176,7 @@ void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest
 }
 
 /* ==== the memory file ============================================================================================= */
-/* Writes every extent into a memfd for a viewer (session.h).  Under the locks extents are only
+/* Writes every extent into a memfd for a viewer (extents.h).  Under the locks extents are only
  * copied into a buffer; system calls happen between them, so no thread waits for the kernel.  It
  * uses write() instead of a mapping: that costs half as much as page faults, and without memory it
  * fails instead of raising SIGBUS.

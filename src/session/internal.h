@@ -6,7 +6,8 @@
 #define GP_SESSION_INTERNAL_H
 
 #include "base/numbers.h"
-#include "session/session.h"
+#include "session/extents.h"
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stdint.h>
 

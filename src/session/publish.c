@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include "stack/stack.h"
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <string.h>
 
 /* The driver may hold its locks during a long call; the viewer's own deadline is one second. */

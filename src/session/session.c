@@ -7,9 +7,11 @@
 #include "session/session.h"
 #include "base/clock.h"
 #include "base/sandbox.h"
+#include "session/extents.h"
 #include "session/internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>

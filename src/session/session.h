@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ==== the session ================================================================================================= */
-
 struct gp_session {
     struct gp_wire_header *header;
     struct gp_wire_device *devices;
@@ -78,8 +76,6 @@ void *gp_session_sites(struct gp_session *session);
 /* Shows the tables to viewers. */
 void gp_session_show_sites(struct gp_session *session);
 
-/* ---- publish.c: from here on, after gp_drain_start, whether or not its thread could be had ----------------------- */
-
 void gp_session_share(struct gp_session *session, const struct gp_session_hooks *hooks);
 /* False: the start is not complete or has failed, and no function below or in tap.h may be called.
  * Any thread. */
@@ -127,7 +123,6 @@ bool gp_session_owns(const struct gp_session *session);
 /* In a forked child: closes our descriptor if it still is ours. */
 void gp_session_forget(struct gp_session *session);
 
-/* ==== batches ===================================================================================================== */
 /* Sends batches (gpuprof/batch.h) to the kernel through the USDT probe gpuprof:batch while there is
  * a listener: the numbers of every device and the events since the last batch.  Without a listener
  * it costs a thread of the program one load of the probe's semaphore. docs/understand/batches.md
@@ -136,59 +131,5 @@ void gp_session_forget(struct gp_session *session);
 /* The semaphore: the number of listeners.  The kernel writes it, so it is loaded each time
  * (relaxed: it publishes nothing). */
 extern uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
-
-/* Call these while there is a listener: before an event goes into the ring, and after (account/feed/start.h).
- * Any thread; the first event of a burst costs one system call. */
-void gp_batch_coming(uint64_t time_ns);
-void gp_batch_heard(void);
-
-/* Call it before the drain thread runs, so that an early listener misses no peak. */
-void gp_batch_start(struct gp_session *session);
-
-/* ---- the drain thread ------------------------------------------------------------------------------------------- */
-
-/* Does the work that is due.  Returns how long the thread may sleep then, unless the doorbell
- * rings; UINT64_MAX: no limit. */
-uint64_t gp_batch_work(void);
-/* Sends the current numbers and events, if there is a listener. */
-void gp_batch_tell(void);
-
-/* ---- the exit path ---------------------------------------------------------------------------------------------- */
-
-/* Sends the last batch; later calls do nothing. */
-void gp_batch_last(void);
-
-/* ==== extents ===================================================================================================== */
-/* The memory of the process as extents (struct gp_wire_extent): a walker over the cache and the
- * accounts (extents.c, also used by api/), and the memfd by which a viewer gets the extents
- * (extents.c, drain thread only). */
-
-/* visit runs under a lock of the cache or of the pointer map: it must be short, must not wait, and
- * must not call into either.  rest (may be NULL) runs without a lock, after at most GP_EXTENTS_REST
- * extents. */
-typedef void gp_extent_fn(void *arg, const struct gp_wire_extent *piece);
-#define GP_EXTENTS_REST 2048u
-
-/* index: a device, GP_WIRE_HOST, or GP_EXTENTS_EVERY.  Visits the cache's segments by address, each
- * followed by its blocks, then the program's own memory in no order; see struct gp_wire_extents. */
-#define GP_EXTENTS_EVERY UINT32_MAX
-void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest)(void *arg));
-
-/* ---- the drain thread ------------------------------------------------------------------------------------------- */
-
-/* Writes the extents of every device and the host into a sealed memfd.  Returns its descriptor;
- * -EBUSY: a viewer still has the last one; -errno. */
-int gp_extents_lay(void);
-/* Closes the memfd when the viewer has opened it or has died.  Does nothing if there is none. */
-void gp_extents_drop(void);
-
-/* ---- fork ------------------------------------------------------------------------------------------------------- */
-
-/* Around a fork, in the program's thread: no descriptor is created or closed in between, so the
- * child knows its descriptors. */
-void gp_extents_fork_begin(void);
-void gp_extents_fork_end(void);
-/* In the child: closes its copy. */
-void gp_extents_forget(void);
 
 #endif

@@ -6,9 +6,10 @@
  */
 #include "account/tap.h"
 #include "base/compiler.h"
+#include "session/extents.h"
 #include "session/internal.h"
-#include "session/session.h"
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 
 _Static_assert(sizeof(struct gpuprof_piece) == 56, "gpuprof.h");
 

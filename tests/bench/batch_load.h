@@ -16,6 +16,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
+#include "session/batch.h"
 #include "session/session.h"
 #include <pthread.h>
 #include <stdbool.h>

@@ -20,6 +20,7 @@
 #include "bench/count.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
+#include "session/batch.h"
 #include <dlfcn.h>
 
 static void measure_armed(struct listen *listen, unsigned threads, double *thread_extra, double *process_extra)

@@ -5,8 +5,12 @@
  * own, so that its memory is its own; files stay in FOLDER if one is named. */
 #include <base/clock.h>
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
+#include <gpuprof/wire.h>
 #include <lib/recmake.h>
 #include <lib/recsave.h>
+#include <read/recording/recording.h>
+#include <symbol/symbol.h>
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * recording has blocks of 512 B to 8 MiB, of which 20 000 are live, and 256 of 2 MiB to 256 MiB; with FILE it is also
  * written there, for `gpuprof fit FILE`. */
 #include <analyze/fit.h>
+#include <analyze/flow.h>
 
 #include <cache/policy.h>
 #include <lib/recmake.h>

@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include <base/thread.h>
 #include <convert/replay/replay.h>
+#include <gpuprof/wire.h>
 #include <read/recording/recording.h>
 #include <record/file.h>
 #include <stdio.h>

@@ -7,7 +7,8 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, each also with every byte of it changed in
  *   four ways and cut off there.  Prints "N inputs".
  */
-#include <agent/find/find.h>
+#include <agent/find/library.h>
+#include <agent/kernel/bpf.h>
 #include <fuzz/limits.h>
 
 #include <stdint.h>

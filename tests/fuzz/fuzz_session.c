@@ -11,7 +11,9 @@
  * {offset (3 bytes, little-endian), length, bytes}.
  */
 #include <fuzz/limits.h>
+#include <gpuprof/wire.h>
 #include <lib/session.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
 #include <record/ringread.h>
 #include <show/text/write.h>

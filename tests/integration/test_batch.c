@@ -20,6 +20,7 @@
 #include "lib/listen.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include "session/batch.h"
 #include "session/session.h"
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_deaths.c: tests the fallback for missed exits (tools/agent/internal.h), with the exit
+ * test_deaths.c: tests the fallback for missed exits (tools/agent/deaths.h), with the exit
  * tracepoint attached and detached, and the removal of cgroups. Processes are
  * tests/programs/probe_fire.c or, for thousands, sleepers whose rows the test writes itself. Skips
  * without BPF.
  * Run: alone
  */
-#include "agent/internal.h"
+#include "agent/deaths.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/full.h"
@@ -16,12 +16,14 @@
 #include "lib/paths.h"
 #include "lib/reusepid.h"
 #include "loaderabi.h"
+#include <agent/kernel/bpf.h>
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/maps.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>

@@ -6,7 +6,8 @@
  * mounts and processes end with it.
  * Run: first
  */
-#include "agent/find/find.h"
+#include "agent/find/discover.h"
+#include "agent/find/library.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"
@@ -15,10 +16,12 @@
 #include "lib/paths.h"
 #include "lib/spawn.h"
 #include "read/common/agentlog.h"
+#include <agent/kernel/bpf.h>
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/maps.h>
 #include <grp.h>
 #include <limits.h>
 #include <poll.h>

@@ -9,6 +9,7 @@
 #include "lib/inside.h"
 #include "lib/paths.h"
 #include "read/common/agentlog.h"
+#include <agent/kernel/bpf.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

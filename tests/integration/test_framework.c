@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <read/collect/peer.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_query.c: tests queries of processes that are idle when the agent starts
- * (tools/agent/internal.h): programs under the real library and the simulated GPU, and hostile
+ * (tools/agent/query.h): programs under the real library and the simulated GPU, and hostile
  * sessions made by the test. Skips without BPF.
  * Run: alone
  */
-#include "agent/internal.h"
+#include "agent/deaths.h"
+#include "agent/query.h"
 #include "base/clock.h"
 #include "lib/keeper.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include <agent/kernel/bpf.h>
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/maps.h>
 #include <gpuprof/wire.h>
 #include <poll.h>
 #include <signal.h>

@@ -12,6 +12,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <read/recording/recording.h>

@@ -4,8 +4,10 @@
  * several threads (tests/programs/record_walk.c) under every allocator: allocated and reserved bytes of each device, and
  * their peaks since the moment before, at every moment.
  */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,9 @@
 #ifndef GP_TEST_LIB_ANALYSES_H
 #define GP_TEST_LIB_ANALYSES_H
 
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <read/recording/recording.h>
 
 /* NULL if memory is out.  The result is freed with free(). */
 #define ANALYSIS(_type, _what, _parameters, ...)                                                                       \

@@ -3,7 +3,7 @@
  * elsewhere.c: see elsewhere.h.
  */
 #include "lib/elsewhere.h"
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 
 #include <dirent.h>
 #include <fcntl.h>

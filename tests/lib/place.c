@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/find/find.h"
+#include "agent/find/library.h"
 #include "lib/keeper.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"

@@ -6,6 +6,7 @@
 #ifndef GP_TEST_LIB_RECIMAGE_H
 #define GP_TEST_LIB_RECIMAGE_H
 
+#include <gpuprof/wire.h>
 #include <record/recorder.h>
 
 #define RECIMAGE_CHUNKS  512u

@@ -4,6 +4,10 @@
  */
 #include <lib/recsave.h>
 
+#include "record/format.h"
+#include "record/pack.h"
+#include <gpuprof/wire.h>
+#include <record/blocks.h>
 #include <record/file.h>
 #include <record/recorder.h>
 

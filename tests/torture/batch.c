@@ -11,6 +11,7 @@
  * missed.
  */
 #define _SDT_HAS_SEMAPHORES 1
+#include "session/batch.h"
 #include <sys/sdt.h>
 #undef STAP_PROBE2
 #define STAP_PROBE2(_provider, _name, _batch, _bytes) torture_heard((_batch), (_bytes))

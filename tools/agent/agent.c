@@ -4,18 +4,24 @@
  * function that does a bounded amount of work. Nothing in this loop waits for another process.
  */
 #include <agent/agent.h>
+#include <agent/attacher.h>
+#include <agent/deaths.h>
+#include <agent/failures.h>
 #include <agent/find/find.h>
 #include <agent/internal.h>
 #include <agent/kernel/bpf.h>
+#include <agent/query.h>
 #include <arpa/inet.h>
 #include <base/clock.h>
+#include <base/compiler.h>
 #include <errno.h>
+#include <gpuprof/maps.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/agentlog.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -18,7 +18,7 @@ struct gp_agent_options {
     const char *const *libraries; /* always instrumented; the agent exits if one of these cannot be */
     unsigned library_count;
     const char *installed; /* the same, but if it cannot be armed this is logged and tried again; NULL: none */
-    const char *attach;    /* --attach-containers: a pattern (internal.h); NULL: off */
+    const char *attach;    /* --attach-containers: a pattern (attacher.h); NULL: off */
     bool verbose;          /* also logs libbpf's messages */
     bool no_discover;      /* arm only these libraries: for machines whose containers are not trusted */
     uint32_t processes, containers, ring_bytes; /* sizes of the tables; 0: those of maps.h */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * attacher.c: attaches to the programs of chosen containers (internal.h). Reading the mappings of a
+ * attacher.c: attaches to the programs of chosen containers (attacher.h). Reading the mappings of a
  * process may block for as long as that process likes, so only the workers do it, each in the turn
  * of one container. The attach itself is a command of its own: it reads what the program has
  * mapped, and its end, whatever the reason, does not end the agent.
  */
-#include <agent/internal.h>
+#include <agent/attacher.h>
 #include <agent/maps/maps.h>
 #include <base/clock.h>
 #include <base/text.h>
@@ -18,7 +18,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/agentlog.h>
 #include <signal.h>
 #include <spawn.h>

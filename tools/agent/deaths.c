@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * deaths.c: removes ended processes whose exit the kernel's programs missed (internal.h). All work
+ * deaths.c: removes ended processes whose exit the kernel's programs missed (deaths.h). All work
  * happens on the agent's one thread, in turns of bounded work:
  *
  *    scans       go through the tables part by part. A new process is tracked: pidfd first, then its
@@ -8,17 +8,19 @@
  *    ends        A process ended if its pidfd became readable or a scan did not find it alive. A
  *                moment later whatever the tables still hold of (tgid, start time) is removed; the
  *                pair makes that safe at any time.
- *    containers  are checked after each scan: internal.h looks up their cgroups.
+ *    containers  are checked after each scan: deaths.h looks up their cgroups.
  */
-#include <agent/internal.h>
+#include <agent/deaths.h>
+#include <agent/kernel/bpf.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/maps.h>
 #include <mntent.h>
 #include <poll.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/agentlog.h>
 #include <read/common/hash.h>
 #include <stdio.h>

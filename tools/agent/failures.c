@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * failures.c: logs failed allocations from the ring of events (internal.h). A record is a frame
+ * failures.c: logs failed allocations from the ring of events (failures.h). A record is a frame
  * written by the kernel (process, length) around the process's own bytes. Only the type of an event
  * is examined, and of a failed allocation the numbers, which are logged unchecked.
  */
-#include <agent/internal.h>
+#include <agent/failures.h>
+#include <agent/kernel/bpf.h>
 #include <agent/maps/maps.h>
 #include <base/clock.h>
+#include <base/compiler.h>
 #include <base/text.h>
+#include <gpuprof/maps.h>
+#include <gpuprof/wire.h>
 #include <read/common/agentlog.h>
 
 #include <bpf/bpf.h>

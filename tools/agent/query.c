@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * query.c: asks running processes for their numbers (internal.h). The thread owns a target while it
+ * query.c: asks running processes for their numbers (query.h). The thread owns a target while it
  * is ASKED; the mutex protects all other fields and is never held across a system call about a
  * process.
  *
@@ -9,11 +9,14 @@
  * only the state is read, since the totals come from the batches that the process fires. Pages that
  * the agent does not touch are not charged to it.
  */
-#include <agent/internal.h>
+#include <agent/query.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <gpuprof/maps.h>
+#include <gpuprof/wire.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/agentlog.h>
 
 #include <errno.h>

@@ -3,6 +3,8 @@
  * turns.c: whose turn it is to be attached to (internal.h). It keeps no lock: its caller, attacher.c,
  * has one around each call.
  */
+#include <stdbool.h>
+#include <agent/attacher.h>
 #include <agent/internal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * beats.c: finds the rhythm that is the program's step (internal.h). */
-#include <analyze/internal.h>
+ * beats.c: finds the rhythm that is the program's step (beats.h). */
+#include <analyze/beats.h>
+#include <analyze/tally.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <float.h>
 #include <stdlib.h>

@@ -3,9 +3,12 @@
  * reports; see analyze.h.  Its parts: the owner of a site, the bill. */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <analyze/ranges.h>
 #include <base/known.h>
 #include <base/numbers.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

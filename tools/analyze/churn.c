@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * churn.c: finds blocks that are allocated and freed within one step; see analyze.h. */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
-#include <analyze/internal.h>
+#include <analyze/tally.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * cut.c: reduces a recording to a part of its time; see analyze.h.  What was live at the start of
  * the part becomes the baseline, as if recording had started there. */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <analyze/ranges.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <read/common/parse.h>
+#include <read/recording/recording.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

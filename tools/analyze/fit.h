@@ -8,7 +8,9 @@
 #ifndef GP_ANALYZE_FIT_H
 #define GP_ANALYZE_FIT_H
 
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <read/recording/recording.h>
 
 struct gp_policy;
 

@@ -4,6 +4,8 @@
  * fit.h. Called by the command `fit`.
  */
 #include <analyze/fit.h>
+#include <analyze/flow.h>
+#include <analyze/ranges.h>
 #include <base/compiler.h>
 #include <cache/policy.h>
 #include <errno.h>

@@ -2,6 +2,9 @@
  * flow.c: see flow.h. */
 #include <analyze/fit.h>
 #include <analyze/flow.h>
+#include <analyze/ranges.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 
 #include <base/numbers.h>
 #include <read/common/hash.h>

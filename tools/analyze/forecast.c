@@ -2,8 +2,10 @@
  * forecast.c: see forecast.h.  Its parts: a forecast, the forecasts of a recording. */
 #include <analyze/forecast.h>
 
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,12 @@
  * block depends on the free memory of every segment.  Addresses are sorted once, and each search
  * then runs over the live blocks in their order.
  */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
-#include <analyze/internal.h>
+#include <analyze/ranges.h>
+#include <analyze/tally.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * history.c: the blocks of a device and the parts of its memory at many moments; see report.h. */
-#include <analyze/internal.h>
+#include <analyze/flow.h>
 #include <analyze/report.h>
+#include <analyze/tally.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 #include <string.h>

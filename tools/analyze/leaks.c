@@ -7,10 +7,14 @@
  * its reasons.  A site whose curve grows is a suspect if it is known that these are steps, else a
  * candidate.
  */
+#include <analyze/analyze.h>
+#include <analyze/beats.h>
 #include <analyze/flow.h>
 #include <analyze/forecast.h>
-#include <analyze/internal.h>
+#include <analyze/tally.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 #include <string.h>

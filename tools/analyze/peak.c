@@ -2,9 +2,11 @@
  * peak.c: the parts of the allocated memory at one moment, and the sizes of allocations; see
  * analyze.h.  Its parts: the peak, who held memory. */
 #include <analyze/analyze.h>
+#include <analyze/beats.h>
 #include <analyze/flow.h>
-#include <analyze/internal.h>
+#include <analyze/tally.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

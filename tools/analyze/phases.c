@@ -2,6 +2,7 @@
  * phases.c: the phases of a program on one device; see report.h.  Two walks over the flow: the first
  * finds the peak of each occurrence, the second what each call site held at three moments of the
  * occurrences that are shown. */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 #include <read/common/hash.h>
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * ranges.c: see flow.h.  Its parts: sets of bits, ranges of addresses. */
-#include <analyze/flow.h>
+ * ranges.c: see ranges.h.  Its parts: sets of bits, ranges of addresses. */
+#include <analyze/ranges.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 
 #include <errno.h>
 #include <read/common/hash.h>

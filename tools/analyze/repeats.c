@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * repeats.c: whether what repeats in a recording is the program's step; see flow.h.  Layers of one forward pass repeat
  * too, and so do the tensors of a file that is loaded.  Both keep memory, and neither leaks. */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 
 #include <read/common/hash.h>
 

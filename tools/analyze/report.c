@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * report.c: runs the analyses that a command needs; see report.h. */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 #include <read/common/hash.h>
 

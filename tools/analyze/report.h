@@ -6,7 +6,10 @@
 #ifndef GP_ANALYZE_REPORT_H
 #define GP_ANALYZE_REPORT_H
 
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 
 /* ==== the history ================================================================================================= */
 /* What was live at many moments of a recording, so that a reader can ask for any of them.  A
@@ -191,7 +194,7 @@ enum gp_use_hint {
     GP_HINT_BACKWARD /* in a backward pass */
 };
 
-#define GP_USE_RULES 34u /* rows; internal.h names them */
+#define GP_USE_RULES 34u /* rows; userules.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * segments.c: makes the map of a device's memory at one moment; see analyze.h. */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <analyze/ranges.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,11 @@
  * series.c: bytes over time; see analyze.h.  Every change is a point if there is room.  Otherwise
  * time is divided into equal stretches, each with its lowest and its highest value, so that a plot
  * shows every peak. */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 

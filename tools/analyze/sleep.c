@@ -3,9 +3,13 @@
  * sleep.c: the times in which blocks of a framework had no memory under them: what was released, what
  * stayed, what came back late, and the wake. See analyze.h.
  */
+#include <analyze/analyze.h>
+#include <analyze/beats.h>
 #include <analyze/flow.h>
-#include <analyze/internal.h>
+#include <analyze/tally.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 

@@ -5,10 +5,15 @@
  * chooses among those that repeat evenly.  Intervals are counted in events, because a first step
  * that compiles takes a hundred times as long as the others but has as many events.
  */
+#include <analyze/analyze.h>
+#include <analyze/beats.h>
 #include <analyze/flow.h>
-#include <analyze/internal.h>
+#include <analyze/steptree.h>
+#include <analyze/tally.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <read/common/parse.h>
+#include <read/recording/recording.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * stepstack.c: the steps of a program from its stacks; see internal.h and docs/analyses.md.  A training
+ * stepstack.c: the steps of a program from its stacks; see steptree.h and docs/analyses.md.  A training
  * program ends a step with an optimizer's call; where the optimizer asks for no memory, with a backward
  * pass or with several, whose gradients add up.  In any other program a step is a call of a net from one
  * place of the user's. */
-#include <analyze/internal.h>
+#include <analyze/analyze.h>
+#include <analyze/steptree.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

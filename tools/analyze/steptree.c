@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * steptree.c: the Python stacks of a recording as a tree of calls, and how often a program came into
- * each; see internal.h.  stepstack.c finds steps in it.
+ * each; see steptree.h.  stepstack.c finds steps in it.
  *
  * A frame's line moves on while its function runs, so each line of a function is a node of its own,
  * and a loop enters the lines of its body again and again.  Within a call of a net, a backward pass or
  * an optimizer's step the lines tell nothing more: such a call is one node.  What autograd calls on its
  * own threads (recomputed activations, hooks) has no caller on its stack, and is no part of the tree. */
-#include <analyze/internal.h>
+#include <analyze/steptree.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 #include <symbol/symbol.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * tally.c: sums by key, in a growing hash table (internal.h). */
-#include <analyze/internal.h>
+ * tally.c: sums by key, in a growing hash table (tally.h). */
+#include <analyze/tally.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 

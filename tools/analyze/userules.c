@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * userules.c: the rules that say what a block is used for, and which of them decides.  Its parts:
  * what the rules share, rules of stacks, gradients, hints of names, the rules. */
-#include <analyze/internal.h>
+#include <analyze/flow.h>
 #include <analyze/report.h>
+#include <analyze/userules.h>
 #include <base/numbers.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -75,7 +78,7 @@ struct use_size *gp_use_size(const struct uses_work *w, const struct gp_rec_even
 /* ---- rules of stacks --------------------------------------------------------------------------------------------- */
 /* What the stacks say about a block of a training program, with its lifetime measured in passes and
  * not in steps: made in a backward pass and live after it, it is a gradient; live when a backward
- * pass starts, an activation. See internal.h. */
+ * pass starts, an activation. See userules.h. */
 
 static bool run_add(struct use_runs *runs, uint32_t event)
 {

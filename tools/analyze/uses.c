@@ -4,8 +4,12 @@
  * which call sites recur), the second finds the moments at which all gradients are live
  * (userules.c), the third decides (userules.c), the fourth sums up.
  */
-#include <analyze/internal.h>
+#include <analyze/analyze.h>
+#include <analyze/flow.h>
+#include <analyze/report.h>
+#include <analyze/userules.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 
 #include <stdlib.h>
 #include <string.h>

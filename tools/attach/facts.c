@@ -7,6 +7,7 @@
 #include <attach/facts.h>
 #include <attach/remote.h>
 #include <base/spared.h>
+#include <base/vma.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <pwd.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -15,6 +15,7 @@
 #include <attach/stub.h>
 #include <attach/unwind.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 
 #include <base/clock.h>
 #include <dirent.h>

@@ -10,7 +10,7 @@
  * /proc.
  */
 #include <attach/attach.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/foreign.h>
 
 #include <base/clock.h>

@@ -6,9 +6,10 @@
 #include <attach/unwind.h>
 #include <base/clock.h>
 #include <base/compiler.h>
+#include <base/vma.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/elfimage.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,10 +4,14 @@
  * analyses that take a recording or a running process and print a table or JSON.  Called by
  * commands.c; the analyses are in tools/analyze.  Its parts: peak, churn and fragmentation, leaks,
  * phases, reconcile. */
+#include <analyze/report.h>
 #include <cmd/load.h>
+#include <jansson.h>
+#include <read/collect/collect.h>
 #include <show/gate/gate.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- peak, churn and fragmentation ------------------------------------------------------------------------------- */

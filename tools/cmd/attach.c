@@ -5,8 +5,10 @@
 #include <base/clock.h>
 #include <cmd/cmd.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <inttypes.h>
-#include <read/collect/peer.h>
+#include <read/collect/collect.h>
+#include <read/collect/watch.h>
 #include <run/recorded.h>
 #include <show/text/write.h>
 #include <signal.h>

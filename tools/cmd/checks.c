@@ -5,13 +5,15 @@
 #include <cmd/checks.h>
 
 #include <agent/maps/maps.h>
+#include <base/compiler.h>
 #include <base/spared.h>
 #include <base/text.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <read/collect/peer.h>
-#include <show/terminal/grid.h>
+#include <read/collect/collect.h>
+#include <read/collect/procfs.h>
+#include <show/terminal/term.h>
 #include <show/text/write.h>
 #include <stdarg.h>
 #include <stdio.h>

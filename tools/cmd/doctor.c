@@ -16,9 +16,10 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <limits.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
 #include <signal.h>

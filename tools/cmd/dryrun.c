@@ -2,6 +2,7 @@
  * dryrun.c: `gpuprof dryrun`: what a program would need of a GPU that this machine does not have.
  * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
  * commands.c; dryrun.h has the parts. */
+#include <show/text/dryrunformat.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
 #include <dryrun/dryrun.h>
@@ -9,6 +10,7 @@
 #include <run/recorded.h>
 
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <record/recorder.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * explain.c: `gpuprof explain`: a recording in a few sentences.  Called by commands.c. */
 #include <cmd/load.h>
-#include <show/gate/gate.h>
+#include <jansson.h>
+#include <show/gate/explain.h>
+#include <stdio.h>
 
 #include <errno.h>
 #include <string.h>

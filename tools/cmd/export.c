@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by
  * commands.c; the formats are in tools/convert/export. */
+#include <analyze/analyze.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
+#include <symbol/symbol.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * fit.c: `gpuprof fit`: whether a recorded program fits on a GPU of another size.  Called by
  * commands.c; tools/analyze/fit.h has the work. */
+#include <analyze/fit.h>
+#include <analyze/report.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
+#include <show/text/fittext.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
 

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * load.c: loads a recording for the commands that analyse one; see load.h. */
+#include <analyze/analyze.h>
+#include <analyze/report.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <read/collect/peer.h>
+#include <jansson.h>
+#include <read/collect/collect.h>
+#include <read/collect/procfs.h>
+#include <read/recording/recording.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,6 +9,8 @@
 
 #include <cmd/cmd.h>
 #include <common/loaded.h>
+#include <jansson.h>
+#include <show/gate/budget.h>
 #include <show/gate/gate.h>
 #include <show/text/text.h>
 #include <stdbool.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: loads the recordings of a job's ranks (load.h).  Called by report.c and diff.c. */
 #include <cmd/load.h>
+#include <symbol/symbol.h>
 
 #include <ctype.h>
 #include <stdlib.h>

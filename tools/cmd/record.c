@@ -2,11 +2,16 @@
  * record.c: `gpuprof record`: writes the events of a running process to a file.  Called by
  * commands.c.  All that the process does for it is to answer one request for its numbers per
  * second. */
+#include "record/format.h"
 #include <cmd/cmd.h>
 #include <cmd/load.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 #include <record/file.h>
 #include <record/recorder.h>
 #include <run/recorded.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called
  * by commands.c. */
+#include <analyze/report.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
+#include <jansson.h>
 #include <show/page/html.h>
 #include <show/text/text.h>
 #include <show/text/write.h>

@@ -9,10 +9,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/collect/sites.h>
+#include <read/collect/watch.h>
 #include <read/common/hash.h>
 #include <record/file.h>
 #include <record/format.h>

@@ -4,9 +4,13 @@
 #include <show/text/write.h>
 
 #include <agent/maps/maps.h>
+#include <analyze/forecast.h>
 #include <base/clock.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
+#include <read/collect/collect.h>
 #include <show/terminal/model.h>
-#include <show/text/text.h>
+#include <show/text/forecast.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -7,9 +7,14 @@
 
 #include <agent/maps/maps.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
+#include <show/terminal/column.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
+#include <show/terminal/term.h>
 #include <show/terminal/ui.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>

@@ -2,7 +2,12 @@
  * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
  * reads the shared memory of the process, which answers one request when it begins. */
 #include <cmd/cmd.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 #include <record/ringread.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>

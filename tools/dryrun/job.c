@@ -11,7 +11,9 @@
 #include <dryrun/dryrun.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <read/collect/peer.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <read/collect/watch.h>
 #include <read/common/hash.h>
 #include <record/recorder.h>
 #include <run/recorded.h>

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * need.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
  * places are copied, so that of many ranks one recording is in memory at a time. */
+#include <analyze/analyze.h>
+#include <analyze/fit.h>
+#include <analyze/flow.h>
+#include <analyze/ranges.h>
+#include <analyze/report.h>
 #include <common/loaded.h>
 #include <common/messages.h>
 #include <dryrun/dryrun.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
+#include <symbol/symbol.h>
 
-#include <analyze/fit.h>
 #include <cache/policy.h>
 #include <errno.h>
 #include <stdio.h>

@@ -8,9 +8,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
+#include <read/collect/watch.h>
 #include <read/recording/recording.h>
 #include <record/format.h>
 #include <record/recorder.h>

@@ -3,7 +3,10 @@
  * test_agent_parts.c: tests the agent's small parts in isolation: its log, its messages to the
  * service manager, and the handling of failed allocations in untrusted records.
  */
+#include <agent/failures.h>
 #include <agent/internal.h>
+#include <gpuprof/maps.h>
+#include <gpuprof/wire.h>
 #include <read/common/agentlog.h>
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  *
  * test_turns.c: whose turn it is to be attached to (tools/agent/turns.c).
  */
-#include <agent/internal.h>
+#include <agent/attacher.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -3,8 +3,10 @@
  * test_analyze_model.c: the ranges of caches against a model that is too simple to be wrong: one flag for each page.
  */
 #include <analyze/analyze.h>
-#include <analyze/flow.h>
+#include <analyze/ranges.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,12 +3,15 @@
  * test_analyze_naive.c: the analyses of hundreds of small recordings against sums over all blocks that are live at a moment,
  * taken from the events and their pairs without a walk, and against each other.
  */
+#include <analyze/analyze.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/report.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <lib/analyses.h>
 #include <math.h>
+#include <read/recording/recording.h>
 
 #include "checked_memory.h"
 #include "naive.h"

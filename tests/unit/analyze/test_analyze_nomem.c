@@ -10,6 +10,7 @@
 #include <cache/policy.h>
 #include <errno.h>
 #include <lib/analyses.h>
+#include <read/recording/recording.h>
 
 #include "checked_memory.h"
 #include "tiny_fixture.h"

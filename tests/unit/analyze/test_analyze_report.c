@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze_report.c: the document of a recording, its text, and the commands that print
  * them. */
+#include <analyze/report.h>
 #include <base/compiler.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
 #include <lib/recsave.h>
+#include <read/recording/recording.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include "train_fixture.h"
 #include <unit/cmd/cli.h>

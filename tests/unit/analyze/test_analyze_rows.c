@@ -3,6 +3,7 @@
  * test_analyze_rows.c: what call sites held, grew by and added in phases, of hundreds of small recordings, against sums over
  * all blocks of a site.
  */
+#include <analyze/flow.h>
 #include <analyze/forecast.h>
 #include <analyze/report.h>
 #include <lib/analyses.h>

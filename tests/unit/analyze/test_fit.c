@@ -2,6 +2,7 @@
  * test_fit.c: the replays of `gpuprof fit` by what must hold for every allocator, on random recordings; and what the
  * command says. */
 #include <analyze/fit.h>
+#include <analyze/flow.h>
 #include <lib/recsave.h>
 
 #include <cache/policy.h>

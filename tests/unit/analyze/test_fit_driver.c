@@ -4,6 +4,7 @@
  * the pages of requests.
  */
 #include <analyze/fit.h>
+#include <analyze/flow.h>
 #include <cache/cache.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -2,13 +2,15 @@
  * test_forecast.c: the forecast of a run: what is periodic, its peak, its growth, and when it stays
  * silent. */
 #include <analyze/analyze.h>
+#include <analyze/forecast.h>
 #include <convert/replay/replay.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
 #include <lib/random.h>
 #include <math.h>
 #include <read/common/hash.h>
-#include <show/text/text.h>
+#include <read/recording/recording.h>
+#include <show/text/forecast.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

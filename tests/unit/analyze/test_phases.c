@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_phases.c: the phases of recordings, and the command. */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 #include <lib/recsave.h>
 

@@ -2,6 +2,7 @@
  *
  * test_phases_limits.c: the names of phases, how many there are and how deep they may lie, and which range an end ends.
  */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_uses.c: what memory is used for, in programs whose uses are known to the byte. */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_uses_stacks.c: what memory is used for, and where steps start, in a training program whose stacks
  * say so. No size and no count of events is the same in two steps, so nothing else could tell. */
+#include <analyze/flow.h>
 #include <analyze/report.h>
 
 #include <criterion/criterion.h>

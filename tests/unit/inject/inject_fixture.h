@@ -21,6 +21,8 @@
 #include "base/worker.h"
 #include "inject/inject.h"
 #include "lib/standin.h"
+#include "session/batch.h"
+#include "session/extents.h"
 #include "session/session.h"
 #include "source/hooks.h"
 #include "source/source.h"

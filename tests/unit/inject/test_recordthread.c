@@ -9,10 +9,12 @@
 #include "lib/standin.h"
 #include "lib/testclock.h"
 #include "record/file.h"
+#include "record/format.h"
 #include "record/recorder.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>

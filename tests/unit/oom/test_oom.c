@@ -16,6 +16,7 @@
 #include <gpuprof/wire.h>
 #include <lib/session.h>
 #include <oom/oom.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
 #include <show/text/write.h>
 

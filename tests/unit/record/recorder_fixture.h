@@ -6,6 +6,7 @@
 #ifndef GP_TEST_UNIT_RECORDER_FIXTURE_H
 #define GP_TEST_UNIT_RECORDER_FIXTURE_H
 
+#include "record/recorder.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/mappings.h>

@@ -4,8 +4,9 @@
  * which files are opened for their build IDs (core/record/modules.c) and have one, with files that were replaced, pipes, and
  * system calls that fail.
  */
+#include "base/vma.h"
 #include "lib/mappings.h"
-#include "record/recorder.h"
+#include "record/modules.h"
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <errno.h>

@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <lib/random.h>
 #include <record/pack.h>
 #include <record/recorder.h>

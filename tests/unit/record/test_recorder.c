@@ -4,6 +4,7 @@
  * that the test sets, compared block by block; and that after any copy, write or mapping that fails, the next round
  * writes what is missing.
  */
+#include "record/recorder.h"
 #include "recorder_fixture.h"
 #include <inttypes.h>
 #include <sys/utsname.h>

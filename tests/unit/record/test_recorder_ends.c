@@ -4,6 +4,7 @@
  * a deadline, a baseline, a ring that was overwritten, and the file of a recorder that was killed. And the modules that it
  * looks for.
  */
+#include "record/recorder.h"
 #include "recorder_fixture.h"
 #include <fcntl.h>
 

@@ -3,6 +3,7 @@
  * test_recorder_faults.c: the recorder (core/record/recorder.c) when a copy, a write or a mapping fails, when the session
  * has wrong or changing contents, when the deadline passes, and when it ends the recording of another recorder.
  */
+#include "record/recorder.h"
 #include "recorder_fixture.h"
 #include <dirent.h>
 

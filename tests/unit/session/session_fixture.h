@@ -16,6 +16,7 @@
 #include "session/session.h"
 #include "stack/stack.h"
 #include <gpuprof/batch.h>
+#include <gpuprof/wire.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -3,6 +3,8 @@
  * test_batching.c: when batches of events are sent, what they have, and which events count as lost (src/session/batch.c):
  * the listener's semaphore and the clock are the test's, and a batch is read where batch.c leaves it.
  */
+#include "session/batch.h"
+#include "session/session.h"
 #include "session_fixture.h"
 
 TestSuite(batching, .timeout = 60);

@@ -3,6 +3,7 @@
  * test_drain.c: the answers of the drain thread to each request (src/session/drain.c), how long it sleeps, the slots of
  * viewers that died, readers of the ring, and a detach.
  */
+#include "session/session.h"
 #include "session_fixture.h"
 #include <fcntl.h>
 

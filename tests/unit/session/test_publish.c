@@ -5,7 +5,9 @@
  * (extents.c).
  */
 #include "lib/sanitized.h"
+#include "session/extents.h"
 #include "session/internal.h"
+#include "session/session.h"
 #include "session_fixture.h"
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>

@@ -6,7 +6,7 @@
 #include <base/clock.h>
 #include <base/text.h>
 #include <lib/build.h>
-#include <record/recorder.h>
+#include <record/modules.h>
 #include <symbol/internal.h>
 #include <symbol/symbol.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * candidate.c: see find.h.
+ * candidate.c: see library.h.
  */
-#include <agent/find/find.h>
+#include <agent/find/library.h>
 #include <read/common/foreign.h>
 
 #include <elf.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * discover.c: see find.h. The records come from the kernel, but the names in them do not: they
+ * discover.c: see discover.h. The records come from the kernel, but the names in them do not: they
  * can be any bytes of any length.
  *
  * Each CPU has a ring of 64 KiB. An exec makes about five executable mappings of 150 bytes each, so
  * a CPU that only execs (2000/s) fills half of the ring, the watermark, in 20 ms; the other half is
  * for the time until the finder wakes up. Records below the watermark are read five times a second.
  */
-#include <agent/find/find.h>
+#include <agent/find/discover.h>
+#include <agent/find/library.h>
 #include <read/common/agentlog.h>
 #include <read/common/foreign.h>
 

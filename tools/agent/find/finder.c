@@ -3,7 +3,9 @@
  * finder.c: see find.h. Only this thread uses the libraries and the search; other threads see
  * copies of the counts, which it makes after each round.
  */
+#include <agent/find/discover.h>
 #include <agent/find/find.h>
+#include <agent/find/library.h>
 #include <read/common/agentlog.h>
 
 #include <base/clock.h>

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * library.c: see find.h. It has three tables of fixed or bounded size, whatever tenants do: armed
+ * library.c: see library.h. It has three tables of fixed or bounded size, whatever tenants do: armed
  * files, files seen before (so that each is examined once), and processes that map an armed file,
  * with a pidfd each.
  */
-#include <agent/find/find.h>
+#include <agent/find/library.h>
+#include <agent/kernel/bpf.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <base/text.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/maps.h>
 #include <poll.h>
 #include <read/common/agentlog.h>
 #include <read/common/foreign.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * procopen.c: see find.h. Descriptors travel in both directions (SCM_RIGHTS), so what is opened is
+ * procopen.c: see discover.h. Descriptors travel in both directions (SCM_RIGHTS), so what is opened is
  * bound to the caller's folder, and not to a number that another process may have by now.
  */
-#include <agent/find/find.h>
+#include <agent/find/discover.h>
 
 #include <base/clock.h>
 #include <errno.h>

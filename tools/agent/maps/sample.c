@@ -11,9 +11,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <limits.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,11 @@
  * Both viewers hold the whole trace in the memory of the browser, so its size is bounded for any
  * recording: a device has at most GP_CHROME_STRETCHES intervals, each with its highest moments and
  * its end, and only the largest blocks are drawn.  otherData at the end lists what is left out. */
+#include <analyze/flow.h>
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 #include <show/text/stats.h>
 
 #include <errno.h>

@@ -3,8 +3,10 @@
  * outermost frame is the device, the innermost one the kind of memory in brackets.  Called through
  * the table in formats.c. */
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
 #include <read/common/hash.h>
 #include <show/text/stats.h>
+#include <symbol/symbol.h>
 
 #include <errno.h>
 #include <stdlib.h>

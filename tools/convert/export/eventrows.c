@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * eventrows.c: Walks the numbered events of a recording, the baseline first; see formats.h.  Called
  * by the formats that write one line per event.  Its parts: rows, CSV, JSON Lines. */
+#include <analyze/flow.h>
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 #include <show/text/stats.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * out.c: writes numbers and text to a file, buffered (formats.h). */
-#include <convert/export/formats.h>
+ * out.c: writes numbers and text to a file, buffered (out.h). */
+#include <convert/export/out.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -7,8 +7,11 @@
  * keys of written parts stay in memory.
  */
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
 #include <show/text/stats.h>
+#include <symbol/symbol.h>
 
 #include <errno.h>
 #include <profile.pb-c.h>

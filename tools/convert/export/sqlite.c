@@ -6,7 +6,11 @@
  * It is one transaction without a journal: the file is new, and the command gives it its name only
  * when it is complete. */
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 #include <show/text/stats.h>
+#include <symbol/symbol.h>
 
 #include <errno.h>
 #include <sqlite3.h>

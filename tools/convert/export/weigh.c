@@ -4,8 +4,11 @@
  * Without losses the weights are sums of the events of the recorded time, the baseline included.
  * Where events were lost, the sums are too small, so the process's own numbers of each site are
  * used (exact, since the start of the process); allocations without a site keep the sums. */
+#include <analyze/analyze.h>
+#include <analyze/flow.h>
 #include <base/numbers.h>
 #include <convert/export/formats.h>
+#include <read/recording/recording.h>
 
 #include <errno.h>
 #include <stdlib.h>

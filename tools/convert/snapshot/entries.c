@@ -3,8 +3,10 @@
  * entries of their own. An allocation from the driver lies in no segment, so it becomes a segment of
  * its own with the same lifetime, and a mapping a part of an expandable segment: the viewers show
  * only memory inside segments.  Its parts: entries, notes, mappings. */
+#include <convert/snapshot/entries.h>
 #include <convert/snapshot/internal.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <stdlib.h>
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
@@ -147,13 +149,12 @@ void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const s
 }
 
 /* ---- notes ------------------------------------------------------------------------------------------------------- */
-/* Turns marks into PyTorch's annotations (internal.h).  The viewers draw ranges, so every START has
+/* Turns marks into PyTorch's annotations (entries.h).  The viewers draw ranges, so every START has
  * an END. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
-#include <convert/snapshot/internal.h>
 
 #include <errno.h>
 #include <search.h>
@@ -250,7 +251,7 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 }
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
-/* The program's own virtual memory management as PyTorch's expandable segments (internal.h). */
+/* The program's own virtual memory management as PyTorch's expandable segments (entries.h). */
 
 struct gp_mapping_row {
     uint64_t address, bytes;

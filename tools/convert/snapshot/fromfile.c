@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * fromfile.c: makes a snapshot of a recording; see snapshot.h. */
+#include <convert/snapshot/entries.h>
 #include <convert/snapshot/internal.h>
+#include <convert/snapshot/snapshot.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
 
 #include <analyze/analyze.h>
 #include <errno.h>

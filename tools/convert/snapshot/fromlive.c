@@ -4,11 +4,17 @@
  * (snapshot.h).  Its parts: the snapshot, what it will hold.
  */
 #include <base/clock.h>
+#include <convert/snapshot/entries.h>
 #include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/recording/recording.h>
 #include <record/ringread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,10 +11,10 @@
 
 #include <convert/snapshot/snapshot.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* ==== pickles ===================================================================================================== */
+struct gp_snap_memo;
+
 /* Writes a Python pickle in one pass: protocol 2, with only the opcodes that the unpickler of
  * PyTorch's viewer knows.  The writer keeps the first error for the end. */
 
@@ -35,8 +35,6 @@ struct gp_snapshot_pickled_list {
 };
 void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
 void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
-
-/* ==== parts of the file =========================================================================================== */
 
 /* The limit between PyTorch's small and large pool, for memory that belongs to neither. */
 #define GP_SNAPSHOT_SMALL (1ull << 20)
@@ -89,8 +87,6 @@ enum gp_word {
     GP_WORD_HOST_TRACES,
     GP_WORDS
 };
-
-struct gp_snap_memo;
 
 /* The address ranges of the cache's segments; they do not overlap. */
 struct gp_entry_ranges {
@@ -162,8 +158,6 @@ void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *setti
 void gp_snap_host(struct gp_snap *snap);       /* begins the segments of the host */
 void gp_snap_host_trace(struct gp_snap *snap); /* ends them, and begins its one trace */
 
-/* ---- entries.c: marks -------------------------------------------------------------------------------------------- */
-
 /* NAME starts and /NAME ends a range; a mark without a partner is a range without length.  NVTX's
  * are "nvtx:NAME", "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left
  * out. */
@@ -171,60 +165,17 @@ struct gp_snap_note {
     const char *name; /* stays the caller's */
     int64_t time_us;
 };
-/* For each of the devices; by time.  0 or -ENOMEM. */
-int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t count, uint32_t devices);
 /* Of one annotation. */
 void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
                   uint32_t device, int64_t time_us);
-
-/* ---- write.c: ranges --------------------------------------------------------------------------------------------- */
 
 void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
 void gp_ranges_free(struct gp_entry_ranges *ranges);
 
-/* ---- entries.c: memory that the program maps itself -------------------------------------------------------------- */
-
-struct gp_mapping_table {
-    struct gp_mapping_row *rows;
-    size_t count, room;
-};
-struct gp_snap_mappings {
-    struct gp_mapping_table mapped, reserved;
-    bool broken; /* memory ran out: rows are missing */
-};
-void gp_mappings_add(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes, uint32_t device,
-                     uint32_t site);
-/* A reservation of addresses: mappings of two reservations are not joined. */
-void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes);
-/* Writes one expandable segment for each run of mappings. */
-void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
-void gp_mappings_free(struct gp_snap_mappings *mappings);
-
-/* ---- write.c: arrays --------------------------------------------------------------------------------------------- */
-
 /* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
  * array gets an address above all real ones: always the same for the same handle and size. */
 uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
-
-/* ---- entries.c: events ------------------------------------------------------------------------------------------- */
-
-struct gp_snap_event { /* the common part of a live and a recorded event */
-    uint64_t time_ns, address, bytes, requested_bytes, stream;
-    uint32_t site;
-    uint8_t type, kind;
-    int64_t device_free; /* oom */
-};
-/* Whether memory of this kind is shown: the kinds that count as allocated. */
-bool gp_snap_shows(uint8_t kind);
-/* The same of the host: pinned and registered memory. */
-bool gp_snap_pins(uint8_t kind);
-/* Computes the cache's memory before an event from the memory after it. */
-void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event);
-/* Writes the entries of an event and updates `cached`.  unix_ns: wall clock minus the events'
- * clock. */
-void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
-                   int64_t unix_ns);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include <gpuprof/wire.h>
 #include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <read/recording/recording.h>
 #include <stddef.h>

@@ -7,12 +7,15 @@
 #include <base/compiler.h>
 #include <base/text.h>
 #include <convert/snapshot/internal.h>
+#include <convert/snapshot/snapshot.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
 #include <unistd.h>
 
 /* ==== pickles ===================================================================================================== */

@@ -3,8 +3,11 @@
  * collect.c: see collect.h. Finds the processes, sends a request to all of them, then reads them
  * one by one: the wait for processes that do not answer is paid once, not once per process.
  */
+#include <gpuprof/wire.h>
 #include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 
 #include <base/clock.h>
 #include <errno.h>

@@ -10,8 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>
+#include <gpuprof/wire.h>
 #include <linux/magic.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

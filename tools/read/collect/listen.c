@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * listen.c: see peer.h. */
+ * listen.c: see mailbox.h. */
 #define _GNU_SOURCE /* F_OFD_SETLK */
+#include <gpuprof/wire.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 
 #include <base/clock.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * machine.c: see collect.h. */
+#include <gpuprof/wire.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * mailbox.c: see peer.h.
+ * mailbox.c: see mailbox.h.
  *
  * Memory order. [mailbox.R1] the viewer's release store of REQUESTED pairs with the drain thread's
  * acquire load of `state`: it sees the whole request. [mailbox.A1] the viewer's acquire load of
@@ -9,6 +9,8 @@
  * owner: the viewer's writes come after that owner's reads. [mailbox.R3] the release add on
  * `doorbell` pairs with the drain thread's acquire load of it: it finds the request.
  */
+#include <gpuprof/wire.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 
 #include <base/clock.h>

@@ -9,8 +9,10 @@
 #include <base/compiler.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <linux/magic.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/foreign.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,8 @@
 #include <base/compiler.h>
 #include <base/text.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>

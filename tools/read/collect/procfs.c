@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * procfs.c: what the kernel says about a process; see peer.h.
+ * procfs.c: what the kernel says about a process; see procfs.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_PATH */
 #endif
 #include <base/text.h>
+#include <base/vma.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <linux/kcmp.h>
 #include <pwd.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/foreign.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,10 @@
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <read/collect/peer.h>
-#include <record/recorder.h>
+#include <read/collect/procfs.h>
+#include <record/modules.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

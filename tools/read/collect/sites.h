@@ -7,6 +7,7 @@
 #ifndef GP_COLLECT_SITES_H
 #define GP_COLLECT_SITES_H
 
+#include <gpuprof/wire.h>
 #include <read/collect/peer.h>
 #include <read/recording/recording.h>
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * watch.c: see peer.h. */
+ * watch.c: see watch.h. */
 #define _GNU_SOURCE /* O_PATH */
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 
 #include <base/clock.h>
 #include <dirent.h>

@@ -3,7 +3,11 @@
  * events.c: decodes the columns of a block into events; see internal.h, and record/columns.c, which
  * encodes them.
  */
+#include <gpuprof/wire.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
+#include <record/format.h>
+#include <record/pack.h>
 
 #include <base/compiler.h>
 #include <errno.h>

@@ -5,7 +5,11 @@
  *
  * Bounds: each byte is looked at a constant number of times; a line, which has at least 12 bytes,
  * becomes at most one event. */
+#include <gpuprof/wire.h>
+#include <read/common/hash.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
+#include <string.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -12,11 +12,14 @@
  * the end, the segments of the file decide; torchgaps.c says what follows for actions that the trace
  * was recorded without.  An entry has the requested size; the granted one is known of blocks that
  * live at the end, and is the next multiple of 512 bytes of all others. */
-#include <read/recording/internal.h>
-
 #include <errno.h>
+#include <read/common/hash.h>
+#include <read/recording/fromtorch.h>
+#include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GP_TORCH_ROUND 512u
 /* An entry or a block takes more than this many bytes in a file that any writer makes; a hostile one

@@ -6,7 +6,11 @@
 #include <base/numbers.h>
 #include <base/text.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
+#include <record/format.h>
+#include <record/pack.h>
 #include <stdio.h>
 #include <string.h>
 

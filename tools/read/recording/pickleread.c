@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * pickleread.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
- * internal.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
+ * pickleread.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
  * two dozen of them.
  *
  * Bounds: each byte is looked at once and each value is moved a constant number of times, because a
@@ -9,7 +9,7 @@
  */
 #include <base/compiler.h>
 #include <errno.h>
-#include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
 #include <stdlib.h>
 #include <string.h>
 

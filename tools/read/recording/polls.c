@@ -9,7 +9,9 @@
  *
  * See internal.h. Takes three passes over the events.
  */
+#include <gpuprof/wire.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
 
 #include <base/numbers.h>
 #include <errno.h>

@@ -10,9 +10,11 @@
  */
 #include <base/text.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <read/recording/internal.h>
 #include <read/recording/recording.h>
+#include <record/format.h>
 #include <record/pack.h>
 #include <stdio.h>
 #include <stdlib.h>

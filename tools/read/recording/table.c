@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * table.c: arrays and dictionaries of a recording that is being read; see internal.h. */
+#include <gpuprof/wire.h>
+#include <read/common/hash.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
+#include <string.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -10,7 +10,11 @@
  * from the end on.  So what is added up is a lower bound, which the device says (enum gp_rec_bound).
  */
 #include <errno.h>
+#include <gpuprof/wire.h>
+#include <read/common/hash.h>
+#include <read/recording/fromtorch.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 
 static bool gap_ended(struct gp_read *read, struct gp_torch_gaps *gaps, uint32_t event, uint8_t how)

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * torchsites.c: call sites from the frames of a snapshot; see internal.h.  A pickle names a list of
+ * torchsites.c: call sites from the frames of a snapshot; see fromtorch.h.  A pickle names a list of
  * frames once and refers to it later, so most lists are known by their place in memory; lists with
  * the same contents are one site. */
+#include <read/common/hash.h>
+#include <read/recording/fromtorch.h>
 #include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
+#include <read/recording/recording.h>
+#include <string.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,12 @@
  * before it, and the granted sizes.
  */
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
+#include <read/recording/fromtorch.h>
 #include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 
 /* ==== segments from before ======================================================================================== */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * unjson.c: reads JSON into the values of internal.h.  Numbers with a fraction or an exponent, and
+ * unjson.c: reads JSON into the values of pickleread.h.  Numbers with a fraction or an exponent, and
  * integers beyond 64 bits, are floats.
  *
  * Bounds: each byte is looked at once, a text that has escape sequences twice.  Containers are at most
  * GP_JSON_DEPTH deep, and all values take at most GP_PICKLE_MEMORY. */
-#include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * budget.c: see gate.h.  The list of budgets, and the file that names them.  Its parts: budgets,
+ * budget.c: see budget.h.  The list of budgets, and the file that names them.  Its parts: budgets,
  * the judgement. */
+#include <analyze/analyze.h>
+#include <analyze/flow.h>
+#include <gpuprof/wire.h>
+#include <read/recording/recording.h>
+#include <show/gate/budget.h>
 #include <show/gate/gate.h>
+#include <stdio.h>
 
 #include <analyze/report.h>
 #include <ctype.h>

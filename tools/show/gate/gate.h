@@ -8,13 +8,14 @@
 #ifndef GP_SHOW_GATE_GATE_H
 #define GP_SHOW_GATE_GATE_H
 
+#include <analyze/analyze.h>
 #include <analyze/report.h>
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
-/* ==== findings ==================================================================================================== */
-
-/* ---- what was asked, and the answers ----------------------------------------------------------------------------- */
+struct gp_report_uses;
 
 struct gp_gate_place { /* copies; NULL unknown */
     char *function, *file, *label;
@@ -56,8 +57,6 @@ bool gp_gate_ok(const struct gp_findings *gate);
 void gp_gate_place(struct gp_findings *gate, struct gp_gate_place *place, const struct gp_report *report, uint32_t site,
                    int64_t bytes);
 
-/* ---- forms of output ---------------------------------------------------------------------------------------------- */
-
 /* The broken ones, or that all is within its limits. */
 void gp_gate_print(FILE *out, const struct gp_findings *gate);
 /* The whole verdict, schema gpuprof.check/1. */
@@ -67,8 +66,6 @@ void gp_gate_junit(FILE *out, const struct gp_findings *gate);
 /* Annotations of GitHub's workflows for the broken ones.  folder: of the source tree, taken off the paths;
  * NULL unknown. */
 void gp_gate_annotate(FILE *out, const struct gp_findings *gate, const char *folder);
-
-/* ---- rows.c: the parts of a program in two recordings ------------------------------------------------------------- */
 
 enum gp_gate_by { GP_GATE_SITE, GP_GATE_LINE, GP_GATE_OPERATION, GP_GATE_USE };
 const char *gp_gate_by_name(unsigned by); /* "line"; NULL after the last */
@@ -87,8 +84,6 @@ static inline int64_t gp_gate_minus(int64_t from, int64_t bytes)
 {
     return (int64_t)((uint64_t)from - (uint64_t)bytes);
 }
-
-/* ---- growth.c: from one recording to another ---------------------------------------------------------------------- */
 
 struct gp_gate_growth { /* --max-growth */
     bool given;
@@ -124,62 +119,5 @@ json_t *gp_gate_changes_json(const struct gp_gate_changes *changes);
 void gp_gate_judge_growth(struct gp_findings *gate, const struct gp_report *const reports[2],
                           const struct gp_gate_changes *changes, const struct gp_gate_growth *growth);
 
-/* ==== budgets ===================================================================================================== */
-/* Budgets of a program's memory, and whether a recording is within them.  `check`, `run` and
- * `dryrun` take them from --budget and --budgets.  docs/gate.md has the grammar of a file of them. */
-
-enum gp_budget_kind {
-    GP_BUDGET_PEAK,     /* of allocated memory, of each GPU */
-    GP_BUDGET_RESERVED, /* the same of reserved memory */
-    GP_BUDGET_END,      /* allocated at the end */
-    GP_BUDGET_HOST,     /* peak of pinned host memory */
-    GP_BUDGET_ASLEEP,   /* reserved while blocks of a framework have no memory */
-    GP_BUDGET_LEAK,     /* growth per step */
-    GP_BUDGET_RANK,     /* peak of one rank; the rest is named */
-    GP_BUDGET_USE,
-    GP_BUDGET_LINE,
-    GP_BUDGET_OPERATION,
-    GP_BUDGET_PHASE,
-    GP_BUDGET_KINDS
-};
-
-struct gp_budget {
-    enum gp_budget_kind kind;
-    bool matched;   /* a recording that was judged has something of its name */
-    char *name;     /* of a use, line, operation or phase; "" */
-    int64_t number; /* of a rank */
-    int64_t bytes;
-};
-struct gp_budgets {
-    struct gp_budget *rows;
-    uint32_t count;
-    bool judged; /* a recording was */
-};
-
-/* False: out of memory. */
-bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
-                    int64_t bytes);
-/* Adds the budgets of a file.  0; -errno of the file; -EPROTO with the line and the problem in why. */
-int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, size_t why_bytes);
-void gp_budgets_free(struct gp_budgets *budgets);
-
-/* Adds a finding for each budget and each device that it concerns.  The sites of the report are joined.
- * False: out of memory. */
-bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, struct gp_budgets *budgets);
-/* When all recordings have been judged: adds a broken finding for each budget whose name is in none of them,
- * as a mistyped one is. */
-void gp_budgets_unmatched(struct gp_findings *out, const struct gp_budgets *budgets);
-
-/* ==== an answer in few words ====================================================================================== */
-/* The answer of a recording in at most 2 KB, for a chat or a program: how much, when, who, what
- * grows, what would help, how sure. */
-
-#define GP_EXPLAIN_BYTES 2048u
-
-/* Schema gpuprof.explain/1, at most GP_EXPLAIN_BYTES as it is printed.  Runs the analyses that it needs:
- * the report must not have run.  NULL: out of memory. */
-json_t *gp_explain_json(struct gp_report *report);
-/* The same as sentences.  False: out of memory. */
-bool gp_explain_print(FILE *out, const json_t *explained);
 
 #endif

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * verdict.c: findings as sentences and JSON; see gate.h.  Its parts: findings, how they are printed. */
+#include <analyze/report.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
 #include <limits.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <symbol/symbol.h>

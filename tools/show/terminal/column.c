@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * column.c: see ui.h. */
-#include <show/terminal/ui.h>
+ * column.c: see column.h. */
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <show/terminal/column.h>
+#include <show/terminal/grid.h>
 
 #include <math.h>
 #include <show/terminal/model.h>

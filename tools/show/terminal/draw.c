@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * draw.c: see ui.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
+ * draw.c: see draw.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
  */
+#include <analyze/forecast.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <show/terminal/column.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/ui.h>
 
 #include <show/terminal/model.h>

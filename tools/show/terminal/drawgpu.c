@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * drawgpu.c: draws the block of each GPU at the top: name, bar, numbers and a sparkline of the last
- * minute; see ui.h.  Its parts: the layout, strokes, the blocks of the GPUs, memory over time. */
-#include <show/terminal/ui.h>
+ * minute; see draw.h.  Its parts: the layout, strokes, the blocks of the GPUs, memory over time. */
+#include <base/compiler.h>
+#include <read/collect/collect.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/model.h>
 #include <stdio.h>
 
 /* ---- the layout -------------------------------------------------------------------------------------------------- */
@@ -122,7 +126,7 @@ static struct gp_rect draw_layout_plot(const struct gp_layout *layout, int i)
 }
 
 /* ---- strokes ----------------------------------------------------------------------------------------------------- */
-/* Draws bars and sparklines; see ui.h.  A quantity that is not zero gets at least one cell. */
+/* Draws bars and sparklines; see draw.h.  A quantity that is not zero gets at least one cell. */
 
 static int bar_cells(int64_t bytes, int64_t total, int width)
 {
@@ -326,7 +330,7 @@ void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
 }
 
 /* ---- memory over time -------------------------------------------------------------------------------------------- */
-/* Draws the memory of each GPU over time below the table; see ui.h.  A column is a sample, the
+/* Draws the memory of each GPU over time below the table; see draw.h.  A column is a sample, the
  * newest at the right; the parts are those of the bars. */
 
 #define GP_PLOT_LABELS 7  /* columns of the sizes at the left: "1023G" and a gap at both sides */

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * drawpanel.c: draws the details of the selected row, the help, the sort menu, and the text for an
- * empty table; see ui.h.  Its parts: the stack of a call site, panels. */
+ * empty table; see draw.h.  Its parts: the stack of a call site, panels. */
+#include <base/compiler.h>
 #include <base/numbers.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <show/terminal/column.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
 #include <show/terminal/ui.h>
@@ -11,7 +17,7 @@
 #include <string.h>
 
 /* ---- the stack of a call site ------------------------------------------------------------------------------------ */
-/* Draws the stack of the selected call site, and the text for a view without call sites; see ui.h. */
+/* Draws the stack of the selected call site, and the text for a view without call sites; see draw.h. */
 
 static const struct gp_site_model *stack_model(const struct gp_draw *draw, const struct gp_row *row)
 {

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawtable.c: draws the header and the lines of the table; see ui.h.
+ * drawtable.c: draws the header and the lines of the table; see draw.h.
  */
+#include <read/collect/collect.h>
+#include <show/terminal/column.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/ui.h>
 
 #include <math.h>

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * print.c: see siteview.h.  Its parts: the rows of processes, call sites. */
+#include <show/terminal/column.h>
 #include <show/terminal/siteview.h>
 
+#include <analyze/forecast.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <read/collect/collect.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>
+#include <show/text/forecast.h>
 #include <show/text/stats.h>
-#include <show/text/text.h>
 #include <show/text/write.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
 
 /* ---- the rows of processes --------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * rows.c: see ui.h.  Its parts: the text that finds a row, the lines. */
 #define _GNU_SOURCE /* strcasestr */
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
+#include <show/terminal/column.h>
+#include <show/terminal/model.h>
 #include <show/terminal/ui.h>
 
 #include <errno.h>

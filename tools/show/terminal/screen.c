@@ -2,6 +2,9 @@
  * screen.c: see ui.h.  One thread waits in one poll for everything.  Its parts: the window, the
  * sampler, the screen. */
 #define _GNU_SOURCE
+#include <gpuprof/wire.h>
+#include <show/terminal/column.h>
+#include <show/terminal/draw.h>
 #include <show/terminal/ui.h>
 
 #include <agent/maps/maps.h>
@@ -14,6 +17,7 @@
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
+#include <show/terminal/term.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,13 @@
 #ifndef GP_SHOW_TERMINAL_SITEVIEW_H
 #define GP_SHOW_TERMINAL_SITEVIEW_H
 
+#include <gpuprof/wire.h>
 #include <jansson.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <read/collect/sites.h>
-#include <show/terminal/ui.h>
+#include <show/terminal/column.h>
+#include <show/terminal/model.h>
 #include <stdio.h>
 #include <symbol/symbol.h>
 

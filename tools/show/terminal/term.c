@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * term.c: see grid.h.  It only puts a grid on the screen and reads keys.
+ * term.c: see term.h.  It only puts a grid on the screen and reads keys.
  */
 #define NCURSES_WIDECHAR 1
 #define _GNU_SOURCE
 
 #include <show/terminal/grid.h>
+#include <show/terminal/term.h>
 
+#include <base/compiler.h>
 #include <show/terminal/ui.h>
 
 #include <errno.h>

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * dryrunformat.c: see text.h. */
+ * dryrunformat.c: see dryrunformat.h. */
+#include <analyze/report.h>
+#include <jansson.h>
+#include <read/recording/recording.h>
+#include <show/text/dryrunformat.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
+#include <stdio.h>
 
 #include <inttypes.h>
 #include <show/text/stats.h>
@@ -529,7 +535,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
-/* The answer of `gpuprof dryrun` as JSON, schema gpuprof.dryrun/1; see text.h and
+/* The answer of `gpuprof dryrun` as JSON, schema gpuprof.dryrun/1; see dryrunformat.h and
  * docs/dryrun.md. */
 
 static const char *const verdicts[] = {

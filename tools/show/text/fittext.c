@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * fittext.c: the answers of `gpuprof fit` as text and as JSON; see text.h. */
+ * fittext.c: the answers of `gpuprof fit` as text and as JSON; see fittext.h. */
+#include <analyze/analyze.h>
+#include <analyze/fit.h>
+#include <analyze/report.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
+#include <read/recording/recording.h>
+#include <show/text/fittext.h>
+#include <show/text/reportparts.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * forecast.c: a forecast as JSON and as one line; see text.h. */
-#include <show/text/text.h>
+ * forecast.c: a forecast as JSON and as one line; see forecast.h. */
+#include <analyze/analyze.h>
+#include <analyze/forecast.h>
+#include <analyze/report.h>
+#include <jansson.h>
+#include <show/text/forecast.h>
 #include <show/text/write.h>
+#include <stdio.h>
 
 static json_t *forecast_real(double value, bool known)
 {

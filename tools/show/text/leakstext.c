@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * leakstext.c: what grows, as text for a terminal, and the stacks of call sites; see text.h. */
+ * leakstext.c: what grows, as text for a terminal, and the stacks of call sites; see textpage.h. */
+#include <analyze/analyze.h>
+#include <analyze/report.h>
 #include <read/common/hash.h>
+#include <show/text/reportparts.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * phasestext.c: the phases of a program as text and as JSON; see text.h. */
+#include <analyze/analyze.h>
+#include <analyze/report.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
+#include <read/recording/recording.h>
+#include <show/text/reportparts.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <inttypes.h>
 #include <string.h>

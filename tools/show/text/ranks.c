@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: see text.h. */
+#include <analyze/analyze.h>
+#include <jansson.h>
+#include <read/recording/recording.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
+#include <stdio.h>
 
 #include <inttypes.h>
 #include <string.h>

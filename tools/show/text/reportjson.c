@@ -2,12 +2,20 @@
  * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
  * HTML page and `gpuprof report --json` show; see text.h and docs/analyses.md.  Its parts:
  * the history, the report. */
+#include <analyze/analyze.h>
+#include <analyze/report.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
 #include <oom/oom.h>
+#include <read/recording/recording.h>
+#include <show/text/forecast.h>
+#include <show/text/reportparts.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
 
 /* ---- the history ------------------------------------------------------------------------------------------------- */
 /* What was live when, in the document of schema gpuprof.report/1; see analyze/report.h and

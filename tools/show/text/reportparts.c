@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * reportparts.c: each analysis as a JSON document of its own; see text.h.  reportjson.c
+ * reportparts.c: each analysis as a JSON document of its own; see text.h and reportparts.h.  reportjson.c
  * reuses the parts. */
+#include <analyze/analyze.h>
 #include <analyze/report.h>
+#include <gpuprof/wire.h>
+#include <jansson.h>
+#include <read/recording/recording.h>
+#include <show/text/reportparts.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <stdlib.h>
 #include <string.h>

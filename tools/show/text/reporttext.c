@@ -3,11 +3,22 @@
  * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
  * in a name cannot shift a column.
  */
+#include <analyze/analyze.h>
+#include <analyze/forecast.h>
+#include <analyze/report.h>
 #include <base/text.h>
+#include <gpuprof/wire.h>
+#include <read/collect/collect.h>
 #include <read/common/hash.h>
+#include <read/recording/recording.h>
+#include <show/text/forecast.h>
+#include <show/text/reportparts.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
 #include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

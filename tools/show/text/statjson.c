@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * statjson.c: schema gpuprof.stat/1, and the scopes that other schemas share with it; see
  * write.h. */
+#include <gpuprof/wire.h>
+#include <jansson.h>
+#include <read/collect/collect.h>
+#include <show/text/forecast.h>
 #include <show/text/stats.h>
-#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <stdint.h>

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * textpage.c: text of analyses in a terminal's width; see text.h. */
+ * textpage.c: text of analyses in a terminal's width; see textpage.h. */
+#include <analyze/report.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
+#include <show/text/write.h>
+#include <stdio.h>
+#include <symbol/symbol.h>
 
 #include <string.h>
 

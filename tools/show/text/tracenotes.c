@@ -2,7 +2,10 @@
  * tracenotes.c: what the trace of a snapshot of PyTorch or a log does not know, as notes above a result; see text.h.
  */
 #include <inttypes.h>
+#include <read/recording/recording.h>
 #include <show/text/text.h>
+#include <show/text/textpage.h>
+#include <show/text/write.h>
 #include <stdio.h>
 
 static void trace_lacks(const struct gp_text_page *page, const char *note, const char *what, uint64_t blocks,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_hourly.c: a line of the agent's log appears once an hour, and what had no line is counted. */
-#include "agent/find/find.h"
+#include "agent/find/library.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_library.c: tests the examination of one candidate file: build id, owner and file system. */
-#include "agent/find/find.h"
+#include "agent/find/library.h"
 #include "lib/paths.h"
+#include <agent/kernel/bpf.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -3,9 +3,13 @@
  * recordings with hostile names are written as whole files, which export_check.py checks: it reads each
  * format with a third-party reader and recomputes every number from the raw events. */
 #include <convert/export/formats.h>
+#include <convert/export/out.h>
+#include <gpuprof/wire.h>
 #include <lib/paths.h>
 #include <lib/recmake.h>
-#include <record/recorder.h>
+#include <read/recording/recording.h>
+#include <record/modules.h>
+#include <symbol/symbol.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -4,8 +4,9 @@
  * recordings, and files of other kinds.
  */
 #include <convert/replay/replay.h>
+#include <gpuprof/wire.h>
 #include <lib/recmake.h>
-#include <read/recording/internal.h>
+#include <read/recording/recording.h>
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -4,10 +4,13 @@
  * the unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
  * tests/integration/test_snapshot.c.
  */
-#include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
+#include <gpuprof/wire.h>
 #include <lib/recmake.h>
-#include <read/recording/internal.h>
+#include <read/collect/collect.h>
+#include <read/recording/pickleread.h>
+#include <read/recording/recording.h>
+#include <symbol/symbol.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

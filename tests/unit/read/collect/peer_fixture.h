@@ -6,7 +6,9 @@
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <lib/session.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,11 +7,15 @@
 #include <base/clock.h>
 #include <base/futex.h>
 #include <base/text.h>
+#include <gpuprof/wire.h>
 #include <lib/random.h>
 #include <lib/session.h>
 #include <lib/spawn.h>
 #include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <lib/build.h>
 #include <lib/lackcalls.h>
 #include <lib/lackmemory.h>
@@ -14,8 +15,10 @@
 #include <pthread.h>
 #include <pwd.h>
 #include <read/collect/collect.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <read/collect/sites.h>
+#include <read/collect/watch.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 

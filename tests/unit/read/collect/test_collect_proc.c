@@ -4,13 +4,15 @@
  * process cannot be read (collect.c); and how far a watch looks (watch.c).
  */
 #include <base/compiler.h>
+#include <base/vma.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/build.h>
 #include <lib/session.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

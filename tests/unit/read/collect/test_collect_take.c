@@ -4,6 +4,7 @@
  * (tools/read/collect/peerread.c).
  */
 #include "peer_fixture.h"
+#include "read/collect/peer.h"
 
 #define MOST (1ll << 60)
 

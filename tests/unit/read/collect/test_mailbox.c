@@ -6,7 +6,9 @@
 #include <base/clock.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <gpuprof/wire.h>
 #include <lib/session.h>
+#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <string.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
 #include <lib/build.h>
 #include <lib/standin.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_session.c: the reader of sessions reports every damage and survives everything.  Run by the unit tests. */
+#include <gpuprof/wire.h>
 #include <lib/full.h>
 #include <lib/random.h>
 #include <lib/session.h>
+#include <read/collect/collect.h>
 #include <read/collect/peer.h>
 #include <session/session.h>
 

@@ -4,8 +4,12 @@
  * what a hostile process may write there.
  */
 #include <lib/sitesession.h>
+#include <read/collect/peer.h>
 #include <read/collect/sites.h>
+#include <show/terminal/column.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/siteview.h>
+#include <show/terminal/ui.h>
 #include <symbol/symbol.h>
 
 #include <unit/cmd/cli.h>

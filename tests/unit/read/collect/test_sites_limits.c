@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
+#include <read/collect/peer.h>
 #include <read/collect/sites.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  * the names of debug files inside an object.
  */
 #include <lib/build.h>
-#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
 #include <read/common/foreign.h>
-#include <record/recorder.h>
+#include <record/modules.h>
 #include <symbol/internal.h>
 #include <symbol/symbol.h>
 

@@ -7,10 +7,12 @@
 
 #include <cmd/cmd.h>
 #include <convert/replay/replay.h>
+#include <gpuprof/wire.h>
 #include <lib/recfile.h>
-#include <read/collect/peer.h>
-#include <read/recording/internal.h>
+#include <read/collect/watch.h>
+#include <read/recording/pickleread.h>
 #include <read/recording/recording.h>
+#include <record/format.h>
 #include <run/recorded.h>
 
 #include <base/compiler.h>

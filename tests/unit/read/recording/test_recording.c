@@ -4,16 +4,18 @@
  * joined; the index of a file with very many blocks; and each allocation of the reader that fails in turn.
  * What the reader makes of each block is in test_recording_parts.c and test_recording_events.c.
  */
+#include "record/format.h"
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/wire.h>
 #include <lib/lackmemory.h>
 #include <lib/recmake.h>
 #include <lib/recsave.h>
 #include <read/recording/recording.h>
+#include <record/blocks.h>
 #include <record/file.h>
-#include <record/recorder.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,11 +3,14 @@
  * test_recording_bounds.c: rows of a recording's blocks that end too early, or that name a device which cannot be, make
  * their block damaged; the last number that can be does not.
  */
+#include "record/format.h"
+#include "record/pack.h"
 #include <base/compiler.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <read/recording/recording.h>
+#include <record/blocks.h>
 #include <record/file.h>
-#include <record/recorder.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

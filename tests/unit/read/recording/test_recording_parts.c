@@ -6,8 +6,12 @@
  */
 #include "recparts.h"
 
+#include <gpuprof/wire.h>
 #include <read/recording/internal.h>
-#include <record/recorder.h>
+#include <read/recording/recording.h>
+#include <record/blocks.h>
+#include <record/format.h>
+#include <record/pack.h>
 
 static const char *text_of(const struct gp_recording *r, uint32_t offset)
 {

@@ -3,11 +3,14 @@
  * test_recording_polls.c: what polls of pools and graphs have read, as memory in the flow (tools/read/recording/polls.c): for
  * random programs, whose polls take time, no peak is above what was held at once, and none below what a poll proves.
  */
+#include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <base/numbers.h>
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <lib/recmake.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

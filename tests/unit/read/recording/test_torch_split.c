@@ -5,7 +5,10 @@
  * hold up to some thousand blocks.
  */
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
+#include <read/recording/fromtorch.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,10 @@
  * looks at each address on its own.
  */
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
+#include <read/recording/fromtorch.h>
 #include <read/recording/internal.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 
 #include <unit/analyze/train_fixture.h>

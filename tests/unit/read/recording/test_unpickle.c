@@ -6,7 +6,7 @@
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <lib/lackmemory.h>
-#include <read/recording/internal.h>
+#include <read/recording/pickleread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_view_layout.c: the rectangles of a frame, for every size. */
+#include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <show/terminal/ui.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
 
 static bool inside(struct gp_rect r, int rows, int cols)
 {

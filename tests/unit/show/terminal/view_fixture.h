@@ -7,8 +7,13 @@
 #define GP_TEST_UNIT_VIEW_FIXTURE_H
 
 #include <criterion/criterion.h>
+#include <gpuprof/wire.h>
 #include <locale.h>
 #include <math.h>
+#include <read/collect/collect.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/model.h>
 #include <show/terminal/ui.h>
 #include <stdio.h>
 #include <stdlib.h>
