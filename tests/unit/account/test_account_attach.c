@@ -16,6 +16,7 @@
 #include "account/internal.h"
 #include "account/segment.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -63,7 +64,7 @@ static void setup(void)
     gp_feed_before_start();
 }
 
-TestSuite(attached, .init = setup, .timeout = 60);
+TestSuite(attached, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static void expect_before(unsigned device, int64_t bytes, int64_t at_attach, int64_t count, uint64_t freed, int line)
 {

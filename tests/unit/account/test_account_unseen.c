@@ -13,6 +13,7 @@
 #include "account/feed/vmm.h"
 #include "account/internal.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
@@ -52,7 +53,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(unseen, .init = setup, .timeout = 60);
+TestSuite(unseen, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static struct gp_wire_kind_value kind_of(enum gp_wire_kind kind)
 {

@@ -10,6 +10,7 @@
 #include "account/feed/start.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "record/ringread.h"
@@ -31,7 +32,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(context, .init = setup, .timeout = 60);
+TestSuite(context, .init = setup, .fini = accounts_check, .timeout = 60);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

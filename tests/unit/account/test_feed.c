@@ -11,6 +11,7 @@
 #include "account/feed/vmm.h"
 #include "account/feed/want.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "stack/stack.h"
@@ -39,7 +40,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(feed, .init = setup, .timeout = 60);
+TestSuite(feed, .init = setup, .fini = accounts_check, .timeout = 60);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include "account/feed/start.h"
 #include "account/feed/vmm.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
@@ -49,7 +50,7 @@ static void setup(void)
     gp_feed_oom_replayer(replay);
 }
 
-TestSuite(framework_oom, .init = setup, .timeout = 60);
+TestSuite(framework_oom, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static void segment(uint64_t at, int64_t mib)
 {

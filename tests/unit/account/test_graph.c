@@ -12,6 +12,7 @@
 #include "base/gauge.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>
 
@@ -65,7 +66,7 @@ static void graph_destroy(uint64_t graph, bool ok)
         gp_feed_graph_destroy_end(token, ok);
 }
 
-TestSuite(graph, .init = setup);
+TestSuite(graph, .init = setup, .fini = accounts_check);
 
 /* CUPTI announces every node inside cuGraphDestroy. */
 Test(graph, the_end_of_a_graph_does_not_walk_over_the_mappings)

@@ -17,6 +17,7 @@
 #include "account/tap.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "record/ringread.h"
@@ -51,7 +52,7 @@ static void setup(void)
     gp_feed_framework_start("pytorch");
 }
 
-TestSuite(ground, .init = setup, .timeout = 120);
+TestSuite(ground, .init = setup, .fini = accounts_check, .timeout = 120);
 
 /* Whoever is on the stack is the framework, or nobody is. */
 static void by_framework(bool is)

@@ -17,6 +17,7 @@
 #include "account/pool.h"
 #include "account/segment.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
@@ -42,7 +43,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(heap, .init = setup, .timeout = 60);
+TestSuite(heap, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static uint64_t next_random(uint64_t *state)
 {

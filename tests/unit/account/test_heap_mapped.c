@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "heap_events.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 
@@ -35,7 +36,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(heap_mapped, .init = setup, .timeout = 60);
+TestSuite(heap_mapped, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static void no_rest(void *arg)
 {

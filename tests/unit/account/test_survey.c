@@ -9,6 +9,7 @@
 #include "account/feed/survey.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -157,6 +158,8 @@ static void check(const char *what)
     }
     cr_assert_eq(lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_MAP], 0);
 }
+
+TestSuite(survey, .fini = accounts_check);
 
 Test(survey, threads_go_on_meanwhile, .timeout = 60)
 {

@@ -9,6 +9,7 @@
 #include "account/feed/vmm.h"
 #include "account/internal.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include <criterion/criterion.h>
@@ -33,7 +34,7 @@ static void setup(void)
     cr_assert(gp_thread_enter());
 }
 
-TestSuite(vmm, .init = setup, .timeout = 60);
+TestSuite(vmm, .init = setup, .fini = accounts_check, .timeout = 60);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "account/feed/start.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/standin.h"
 #include "stack/stack.h"
@@ -80,7 +81,7 @@ static void setup(void)
     is_loaded = true;
 }
 
-TestSuite(reported, .init = setup, .timeout = 60);
+TestSuite(reported, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static bool find(void)
 {

@@ -8,6 +8,7 @@
 #include "account/feed/start.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
+#include "lib/accountcheck.h"
 #include "lib/accounts.h"
 #include "lib/standin.h"
 #include "stack/stack.h"
@@ -102,7 +103,7 @@ static void setup(void)
     cr_assert_eq(gp_owner_start(), 0);
 }
 
-TestSuite(rmm, .init = setup, .timeout = 60);
+TestSuite(rmm, .init = setup, .fini = accounts_check, .timeout = 60);
 
 static void driver_gives(uint64_t address, uint64_t bytes)
 {
