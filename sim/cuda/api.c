@@ -9,6 +9,8 @@
 
 pthread_mutex_t sim_mutex = PTHREAD_MUTEX_INITIALIZER;
 __thread struct sim_thread sim_self;
+bool sim_initialized;
+bool sim_deinitialized;
 
 void sim_lock(void)
 {

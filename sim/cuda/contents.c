@@ -25,16 +25,17 @@
 #define SIM_KEPT      (32 * SIM_MIB)
 #define SIM_HOST_PAGE 4096u
 
-struct sim_piece {
+struct sim_kept_piece {
     CUdeviceptr base, end; /* bytes that may be other than zero */
     CUdeviceptr given;     /* the nearest pointer below that a kernel was given since the write; 0: none */
     uint64_t age;
 };
-static struct {
-    struct sim_piece *at; /* by address, without overlaps */
+struct sim_kept {
+    struct sim_kept_piece *at; /* by address, without overlaps */
     size_t count, capacity;
     uint64_t bytes, writes; /* bytes: of the pages of all pieces, common pages counted for each */
-} sim_kept;
+};
+static struct sim_kept sim_kept;
 
 static CUdeviceptr sim_page_down(CUdeviceptr address)
 {
@@ -46,7 +47,7 @@ static CUdeviceptr sim_page_up(CUdeviceptr address)
     return sim_page_down(address + SIM_HOST_PAGE - 1);
 }
 
-static uint64_t sim_piece_bytes(const struct sim_piece *piece)
+static uint64_t sim_piece_bytes(const struct sim_kept_piece *piece)
 {
     return sim_page_up(piece->end) - sim_page_down(piece->base);
 }
@@ -73,7 +74,7 @@ static bool sim_piece_within(CUdeviceptr base, CUdeviceptr end)
     return at < sim_kept.count && sim_kept.at[at].base < end;
 }
 
-static void sim_piece_insert(size_t at, struct sim_piece piece)
+static void sim_piece_insert(size_t at, struct sim_kept_piece piece)
 {
     if (sim_kept.count == sim_kept.capacity) {
         sim_kept.capacity = sim_kept.capacity ? 2 * sim_kept.capacity : 256;
@@ -89,14 +90,14 @@ static void sim_piece_insert(size_t at, struct sim_piece piece)
 static void sim_piece_cut(CUdeviceptr base, CUdeviceptr end)
 {
     size_t first = sim_piece_find(base), last = first;
-    struct sim_piece before = {0}, after = {0};
+    struct sim_kept_piece before = {0}, after = {0};
     for (; last < sim_kept.count && sim_kept.at[last].base < end; last++) {
-        struct sim_piece piece = sim_kept.at[last];
+        struct sim_kept_piece piece = sim_kept.at[last];
         sim_kept.bytes -= sim_piece_bytes(&piece);
         if (piece.base < base)
-            before = (struct sim_piece){piece.base, base, piece.given, piece.age};
+            before = (struct sim_kept_piece){piece.base, base, piece.given, piece.age};
         if (piece.end > end)
-            after = (struct sim_piece){end, piece.end, piece.given, piece.age};
+            after = (struct sim_kept_piece){end, piece.end, piece.given, piece.age};
     }
     memmove(&sim_kept.at[first], &sim_kept.at[last], (sim_kept.count - last) * sizeof *sim_kept.at);
     sim_kept.count -= last - first;
@@ -210,9 +211,9 @@ static void sim_side_keep(const struct sim_work *work, const struct sim_side *si
 {
     CUdeviceptr base = side->base, end = base + sim_side_span(work, side);
     sim_piece_cut(base, end);
-    sim_piece_insert(sim_piece_find(base), (struct sim_piece){base, end, 0, ++sim_kept.writes});
+    sim_piece_insert(sim_piece_find(base), (struct sim_kept_piece){base, end, 0, ++sim_kept.writes});
     while (sim_kept.bytes > SIM_KEPT) {
-        const struct sim_piece *oldest = sim_kept.at;
+        const struct sim_kept_piece *oldest = sim_kept.at;
         for (size_t i = 1; i < sim_kept.count; i++)
             if (sim_kept.at[i].age < oldest->age)
                 oldest = &sim_kept.at[i];
@@ -266,7 +267,7 @@ static void sim_side_fill(const struct sim_work *work)
             CUdeviceptr row = sim_side_row(&work->source, z, y), end = row + work->width, at = row;
             char *to = (char *)sim_side_row(&work->destination, z, y);
             for (size_t i = sim_piece_find(row); at < end; i++) {
-                const struct sim_piece *piece = i < sim_kept.count ? &sim_kept.at[i] : NULL;
+                const struct sim_kept_piece *piece = i < sim_kept.count ? &sim_kept.at[i] : NULL;
                 CUdeviceptr stop = piece && piece->base < end ? piece->base : end;
                 if (stop > at)
                     sim_fill_bytes(to + (at - row), at, stop - at, work->fill, read);

@@ -124,6 +124,8 @@ static bool sim_device_fits(struct sim_device *device, uint64_t bytes)
     return true;
 }
 
+void (*sim_device_reclaim)(int device);
+
 CUresult sim_device_take(int ordinal, uint64_t bytes)
 {
     struct sim_device *device = &sim_devices[ordinal];
@@ -131,7 +133,8 @@ CUresult sim_device_take(int ordinal, uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (sim_device_fits(device, bytes))
         return CUDA_SUCCESS;
-    sim_pool_reclaim(ordinal);
+    if (sim_device_reclaim)
+        sim_device_reclaim(ordinal);
     return sim_device_fits(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -22,7 +22,7 @@ struct sim_external {
 static struct sim_external *sim_externals;
 
 /* The data of a mapping; the mapped bytes start at the page that contains the offset. */
-struct sim_mapping {
+struct sim_external_mapping {
     struct sim_external *external;
     CUdeviceptr base;
     size_t mapped;
@@ -87,16 +87,16 @@ SIM_API1(488, 10000, cuDestroyExternalMemory, CUexternalMemory, extMem)
 }
 
 static CUresult sim_mapping_new(struct sim_external *external, uint64_t offset, uint64_t size, int device,
-                                struct sim_mapping **out)
+                                struct sim_external_mapping **out)
 {
     const uint64_t page = 4096;
     if (size == 0 || offset > external->size || size > external->size - offset)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_mapping *mapping = calloc(1, sizeof *mapping);
+    struct sim_external_mapping *mapping = calloc(1, sizeof *mapping);
     if (!mapping)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t start = offset / page * page;
-    *mapping = (struct sim_mapping){external, 0, sim_round_up(offset + size, page) - start, size, device};
+    *mapping = (struct sim_external_mapping){external, 0, sim_round_up(offset + size, page) - start, size, device};
     mapping->base = sim_space_reserve(mapping->mapped, SIM_PAGE, 0);
     if (!mapping->base ||
         sim_space_map(mapping->base, mapping->mapped, external->fd, start, PROT_READ | PROT_WRITE) != 0) {
@@ -111,7 +111,7 @@ static CUresult sim_mapping_new(struct sim_external *external, uint64_t offset, 
     return CUDA_SUCCESS;
 }
 
-static void sim_mapping_end(struct sim_mapping *mapping)
+static void sim_mapping_end(struct sim_external_mapping *mapping)
 {
     sim_ledger_kind(mapping->device, SIM_IMPORTED, -(int64_t)mapping->size);
     sim_space_release(mapping->base, mapping->mapped);
@@ -133,7 +133,7 @@ SIM_API3(486, 10000, cuExternalMemoryGetMappedBuffer, CUdeviceptr *, devPtr, CUe
          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *, bufferDesc)
 {
     struct sim_context *context;
-    struct sim_mapping *mapping;
+    struct sim_external_mapping *mapping;
     CUresult result = sim_allocation_check(&context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -164,7 +164,7 @@ SIM_API3(487, 10000, cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *
          const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *, mipmapDesc)
 {
     struct sim_context *context;
-    struct sim_mapping *mapping;
+    struct sim_external_mapping *mapping;
     struct sim_array *array;
     CUresult result = sim_allocation_check(&context);
     if (result != CUDA_SUCCESS)

@@ -23,6 +23,12 @@ struct sim_allocation {
     struct sim_point last; /* the work that used it last */
 };
 
+/* A graph allocation that some launch has made and nothing has freed yet. */
+static inline bool sim_graph_memory_live(const struct sim_memory *m)
+{
+    return ((const struct sim_allocation *)m->owner)->live;
+}
+
 struct sim_graph;
 struct sim_node {
     int tag; /* first: see sim_handle_find */

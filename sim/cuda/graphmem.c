@@ -49,11 +49,6 @@ static void sim_graph_use(int device, int64_t bytes)
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
-bool sim_graph_memory_live(const struct sim_memory *m)
-{
-    return ((const struct sim_allocation *)m->owner)->live;
-}
-
 /* Memory without pages faults; memory that is merely not allocated now is the hazard detector's
  * business. */
 static CUresult sim_graph_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)

@@ -25,7 +25,7 @@ struct sim_ipc_handle {
 _Static_assert(sizeof(struct sim_ipc_handle) <= sizeof(CUipcMemHandle), "fits the 64 bytes of the ABI");
 
 /* One per opened handle of this process: opening it again gives the same address. */
-struct sim_import {
+struct sim_ipc_import {
     struct sim_ipc_handle handle;
     unsigned opens;
 };
@@ -66,7 +66,7 @@ static bool sim_ipc_same(const struct sim_ipc_handle *a, const struct sim_ipc_ha
 static struct sim_memory *sim_import_find(const struct sim_context *context, const struct sim_ipc_handle *handle)
 {
     for (struct sim_memory *memory = context->memory; memory; memory = memory->next)
-        if (memory->type == SIM_MEMORY_IPC && sim_ipc_same(&((struct sim_import *)memory->owner)->handle, handle))
+        if (memory->type == SIM_MEMORY_IPC && sim_ipc_same(&((struct sim_ipc_import *)memory->owner)->handle, handle))
             return memory;
     return NULL;
 }
@@ -90,7 +90,7 @@ static CUresult sim_import_map(struct sim_memory *memory, const struct sim_ipc_h
 
 static CUresult sim_import_new(struct sim_context *context, const struct sim_ipc_handle *handle, CUdeviceptr *out)
 {
-    struct sim_import *import = calloc(1, sizeof *import);
+    struct sim_ipc_import *import = calloc(1, sizeof *import);
     struct sim_memory *memory = calloc(1, sizeof *memory);
     CUresult result = import && memory ? sim_import_map(memory, handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
@@ -98,7 +98,7 @@ static CUresult sim_import_new(struct sim_context *context, const struct sim_ipc
         free(memory);
         return result;
     }
-    *import = (struct sim_import){*handle, 1};
+    *import = (struct sim_ipc_import){*handle, 1};
     memory->size = handle->mapped;
     memory->type = SIM_MEMORY_IPC;
     memory->kind = SIM_IMPORTED;
@@ -125,7 +125,7 @@ static CUresult sim_ipc_open(CUdeviceptr *out, const CUipcMemHandle *opaque, uns
     struct sim_memory *memory = sim_import_find(context, &handle);
     if (!memory)
         return sim_import_new(context, &handle, out);
-    ((struct sim_import *)memory->owner)->opens++;
+    ((struct sim_ipc_import *)memory->owner)->opens++;
     *out = memory->base;
     return CUDA_SUCCESS;
 }
@@ -142,7 +142,7 @@ SIM_API3(567, 11000, cuIpcOpenMemHandle_v2, CUdeviceptr *, pdptr, CUipcMemHandle
 
 void sim_ipc_dispose(struct sim_memory *memory)
 {
-    struct sim_import *import = memory->owner;
+    struct sim_ipc_import *import = memory->owner;
     sim_ledger_kind(memory->device, SIM_IMPORTED, -(int64_t)import->handle.size);
     sim_space_release(memory->base, memory->size);
     free(import);
@@ -157,7 +157,7 @@ SIM_API1(330, 4010, cuIpcCloseMemHandle, CUdeviceptr, dptr)
     struct sim_memory *memory = sim_memory_find(dptr);
     if (!memory || memory->base != dptr || memory->type != SIM_MEMORY_IPC)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_import *import = memory->owner;
+    struct sim_ipc_import *import = memory->owner;
     if (--import->opens == 0)
         sim_memory_dispose(memory);
     return CUDA_SUCCESS;

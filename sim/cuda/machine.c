@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 SIM_EXPORT int sim_machine_devices(void);
 SIM_EXPORT int sim_machine_node(void);
 SIM_EXPORT int sim_machine_device(int physical, struct sim_machine_device *device);
+SIM_EXPORT int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
 SIM_EXPORT int sim_memory_fetch(void *to, uint64_t from, size_t size);
 SIM_EXPORT int sim_memory_store(uint64_t to, const void *from, size_t size);
 SIM_EXPORT void sim_memory_computed(uint64_t base, size_t size);
@@ -95,6 +97,21 @@ static int sim_machine_move(CUdeviceptr memory, void *host, size_t size, bool st
     }
     sim_unlock();
     return error;
+}
+
+int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most)
+{
+    if (physical < 0 || physical >= SIM_MAX_DEVICES)
+        return 0;
+    sim_lock();
+    int count = sim_share_shown(physical, pids, bytes, most), found = count < 0 ? 0 : count;
+    for (int i = 0; count < 0 && i < sim_device_count; i++)
+        if (sim_devices[i].physical == physical && sim_devices[i].used && ++found <= most) {
+            pids[0] = getpid();
+            bytes[0] = sim_devices[i].used;
+        }
+    sim_unlock();
+    return found;
 }
 
 int sim_memory_fetch(void *to, uint64_t from, size_t size)

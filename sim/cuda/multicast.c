@@ -60,6 +60,7 @@ SIM_API2(706, 12010, cuMulticastCreate, CUmemGenericAllocationHandle *, mcHandle
     }
     p->multicast = sim_grow(NULL, sizeof *p->multicast);
     *p->multicast = (struct sim_multicast){.prop = *prop};
+    p->end = sim_multicast_end;
     *mcHandle = p->handle;
     return CUDA_SUCCESS;
 }

@@ -68,7 +68,7 @@ void sim_physical_settle(struct sim_physical *p)
     if (p->references || p->mappings || p->binds)
         return;
     if (p->multicast) {
-        sim_multicast_end(p);
+        p->end(p);
     } else if (!p->imported) {
         sim_ledger_kind(p->device, SIM_VMM, -(int64_t)p->size);
         sim_ledger_reserved(p->device, -(int64_t)p->size);

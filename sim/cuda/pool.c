@@ -333,7 +333,7 @@ uint64_t sim_pool_reclaim(int device)
             }
         }
     }
-    return got + sim_graph_reclaim(device);
+    return got;
 }
 
 bool sim_pool_covers(CUdeviceptr address)

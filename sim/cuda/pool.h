@@ -59,6 +59,8 @@ struct sim_pool_header {
 
 extern struct sim_pool *sim_pools;
 struct sim_pool *sim_pool_make(const CUmemPoolProps *props, int device, bool standard, int fd);
+/* Returns unused memory to the device, whatever the thresholds say; its bytes. */
+uint64_t sim_pool_reclaim(int device);
 CUresult sim_pool_alloc(struct sim_pool *p, size_t bytes, struct sim_stream *s, CUdeviceptr *out);
 void sim_pool_trim(struct sim_pool *p, uint64_t keep, bool below);
 void sim_pool_end(struct sim_pool *p);

@@ -438,13 +438,13 @@ CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size
 }
 
 /* ---- sharing ----------------------------------------------------------------------------------------------------- */
-struct sim_export {
+struct sim_pool_export {
     uint64_t magic, inode, offset, size;
 };
-_Static_assert(sizeof(struct sim_export) <= sizeof(CUmemPoolPtrExportData), "fits the opaque export data");
+_Static_assert(sizeof(struct sim_pool_export) <= sizeof(CUmemPoolPtrExportData), "fits the opaque export data");
 
 /* An imported pointer: its record and the pages that were mapped for it. */
-struct sim_import {
+struct sim_pool_import {
     struct sim_pool *pool;
     CUdeviceptr base;
     size_t size;
@@ -505,14 +505,14 @@ SIM_API2(615, 11020, cuMemPoolExportPointer, CUmemPoolPtrExportData *, shareData
 {
     struct sim_memory *m = sim_memory_find(ptr);
     struct sim_piece *f;
-    struct sim_export e;
+    struct sim_pool_export e;
 
     if (!shareData_out || !m || m->type != SIM_MEMORY_POOL || m->base != ptr)
         return CUDA_ERROR_INVALID_VALUE;
     f = m->owner;
     if (f->chunk->pool->fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
-    e = (struct sim_export){SIM_POOL_MAGIC, sim_inode(f->chunk->pool->fd), m->offset, m->size};
+    e = (struct sim_pool_export){SIM_POOL_MAGIC, sim_inode(f->chunk->pool->fd), m->offset, m->size};
     memset(shareData_out, 0, sizeof *shareData_out);
     memcpy(shareData_out, &e, sizeof e);
     return CUDA_SUCCESS;
@@ -520,7 +520,7 @@ SIM_API2(615, 11020, cuMemPoolExportPointer, CUmemPoolPtrExportData *, shareData
 
 static CUresult sim_import_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)
 {
-    struct sim_import *i = m->owner;
+    struct sim_pool_import *i = m->owner;
 
     (void)offset, (void)size;
     return sim_pool_allows(i->pool, device, write);
@@ -528,7 +528,7 @@ static CUresult sim_import_access(struct sim_memory *m, size_t offset, size_t si
 
 CUresult sim_pool_import_free(struct sim_memory *m)
 {
-    struct sim_import *i = m->owner;
+    struct sim_pool_import *i = m->owner;
 
     sim_shadow_forget(m->base, m->size);
     sim_ledger_kind(i->device, SIM_IMPORTED, -(int64_t)m->size);
@@ -546,8 +546,8 @@ SIM_API3(616, 11020, cuMemPoolImportPointer, CUdeviceptr *, ptr_out, CUmemoryPoo
          shareData)
 {
     struct sim_context *c = sim_context_peek();
-    struct sim_export e;
-    struct sim_import *i;
+    struct sim_pool_export e;
+    struct sim_pool_import *i;
     struct sim_memory *m;
     struct sim_pool *p;
     uint64_t start;
@@ -560,7 +560,8 @@ SIM_API3(616, 11020, cuMemPoolImportPointer, CUdeviceptr *, ptr_out, CUmemoryPoo
         return CUDA_ERROR_INVALID_VALUE;
     start = e.offset & ~UINT64_C(4095); /* mappings start at pages */
     i = sim_grow(NULL, sizeof *i);
-    *i = (struct sim_import){.pool = p, .size = sim_round_up(e.offset + e.size - start, 4096), .device = p->device};
+    *i =
+        (struct sim_pool_import){.pool = p, .size = sim_round_up(e.offset + e.size - start, 4096), .device = p->device};
     i->base = sim_space_reserve(i->size, SIM_PAGE, 0);
     if (!i->base || sim_space_map(i->base, i->size, p->fd, start, PROT_READ | PROT_WRITE)) {
         free(i);

@@ -32,8 +32,6 @@ struct sim_share {
     struct sim_share_slot slots[SIM_SHARE_PROCESSES];
 };
 
-SIM_EXPORT int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
-
 static struct sim_share *sim_shared; /* NULL: private devices */
 static struct sim_share_slot *sim_share_own;
 static int sim_share_fd = -1;
@@ -224,26 +222,13 @@ static int sim_share_watch(int physical, int *pids, unsigned long long *bytes, i
     return count;
 }
 
-int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most)
+int sim_share_shown(int physical, int *pids, unsigned long long *bytes, int most)
 {
-    int count = 0;
-    if (physical < 0 || physical >= SIM_MAX_DEVICES)
-        return 0;
-    sim_lock();
-    if (sim_shared) {
-        count = sim_share_list(sim_shared, physical, pids, bytes, most);
-    } else if (!sim_initialized) {
-        if (sim_spec_read() == 0 && *sim_spec.shared)
-            count = sim_share_watch(physical, pids, bytes, most);
-    } else {
-        for (int i = 0; i < sim_device_count; i++)
-            if (sim_devices[i].physical == physical && sim_devices[i].used && ++count <= most) {
-                pids[0] = getpid();
-                bytes[0] = sim_devices[i].used;
-            }
-    }
-    sim_unlock();
-    return count;
+    if (sim_shared)
+        return sim_share_list(sim_shared, physical, pids, bytes, most);
+    if (sim_initialized)
+        return -1;
+    return sim_spec_read() == 0 && *sim_spec.shared ? sim_share_watch(physical, pids, bytes, most) : 0;
 }
 
 /* The last process removes the file.  One that is killed leaves it: its slots are free. */

@@ -140,9 +140,8 @@ void sim_device_give(int device, uint64_t bytes);
 /* What cuMemGetInfo says: inside a limit, total and free bytes are the limit's. */
 uint64_t sim_device_most(const struct sim_device *device);
 uint64_t sim_device_left(const struct sim_device *device);
-/* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes
- * given back. */
-uint64_t sim_pool_reclaim(int device);
+/* Called by sim_device_take before it gives up: who has device memory that no work needs gives it back.  Set by cuInit. */
+extern void (*sim_device_reclaim)(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
 void sim_uuid_of(int physical, unsigned char uuid[16]);
 void sim_device_name(int physical, char *name, size_t size);
@@ -152,6 +151,8 @@ int sim_share_setup(const char *name); /* 0, or -errno after a message */
 bool sim_share_take(int physical, uint64_t own, uint64_t bytes, uint64_t total);
 void sim_share_used(int physical, uint64_t own);
 uint64_t sim_share_elsewhere(int physical);
+/* The processes on it (machine.h); -1: the devices are private, and this process alone is on them. */
+int sim_share_shown(int physical, int *pids, unsigned long long *bytes, int most);
 int sim_device_attribute(int device, CUdevice_attribute attribute);
 
 /* ---- contexts (context.c) ---------------------------------------------------------------------------------------- */
@@ -248,6 +249,10 @@ struct sim_memory {
     CUresult (*access)(struct sim_memory *memory, size_t offset, size_t size, int device, bool write);
     void *owner; /* whatever the owning file needs */
 };
+static inline bool sim_memory_on_device(const struct sim_memory *m)
+{
+    return m->type != SIM_MEMORY_PINNED && m->type != SIM_MEMORY_REGISTERED && m->device != SIM_HOST;
+}
 void sim_memory_insert(struct sim_memory *memory, struct sim_context *context); /* context may be NULL */
 void sim_memory_remove(struct sim_memory *memory);       /* from tree and list; the caller frees the struct */
 struct sim_memory *sim_memory_find(CUdeviceptr address); /* the record that contains it, or NULL */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cuda/sim.h"
+#include "cuda/graph.h"
 #include "cuda/stream.h"
 
 #define SIM_STREAM_MAGIC 0x6d61657274736d69u
@@ -146,11 +147,6 @@ void sim_stream_charge(struct sim_stream *s, uint64_t device_ns)
         s->point.finish_ns += device_ns;
 }
 
-bool sim_memory_on_device(const struct sim_memory *m)
-{
-    return m->type != SIM_MEMORY_PINNED && m->type != SIM_MEMORY_REGISTERED && m->device != SIM_HOST;
-}
-
 void sim_access(struct sim_stream *s, CUdeviceptr p, size_t bytes, bool write, const char *api)
 {
     struct sim_memory *m = sim_memory_find(p);
@@ -241,7 +237,7 @@ void sim_host_sync_device(int device)
 {
     struct sim_point all = {0};
 
-    for (struct sim_stream *s = sim_streams; s; s = s->next)
+    for (struct sim_stream *s = sim_stream_first(); s; s = s->next)
         if (device == SIM_ALL_DEVICES || s->device == device)
             sim_point_join(&all, &s->point);
     sim_point_wait(&all);
@@ -265,12 +261,12 @@ void sim_stream_context_destroyed(struct sim_context *c)
     struct sim_point all = {0};
     struct sim_stream *s, *next;
 
-    for (s = sim_streams; s; s = s->next)
+    for (s = sim_stream_first(); s; s = s->next)
         if (s->context == c)
             sim_point_join(&all, &s->point);
     sim_point_wait(&all);
     sim_point_drop(&all);
-    for (s = sim_streams; s; s = next) {
+    for (s = sim_stream_first(); s; s = next) {
         next = s->next;
         if (s->context == c) {
             sim_capture_stream_gone(s);

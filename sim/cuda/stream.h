@@ -126,7 +126,6 @@ void sim_host_sync_stream(struct sim_stream *s);
 /* Everything on the device has finished and the host knows it; SIM_ALL_DEVICES for all. */
 #define SIM_ALL_DEVICES (-1)
 void sim_host_sync_device(int device);
-bool sim_memory_on_device(const struct sim_memory *m);
 
 /* ---- capture (capture.c) ----------------------------------------------------------------------------------------- */
 struct sim_event;
@@ -190,8 +189,6 @@ CUresult sim_graph_capture_alloc(struct sim_stream *s, const CUmemPoolProps *pro
 CUresult sim_graph_capture_free(struct sim_stream *s, struct sim_memory *m);
 CUresult sim_graph_free(struct sim_memory *m);
 CUresult sim_graph_free_async(struct sim_memory *m, struct sim_stream *s);
-/* A graph allocation that some launch has made and nothing has freed yet. */
-bool sim_graph_memory_live(const struct sim_memory *m);
 uint64_t sim_graph_reclaim(int device);
 
 #endif

@@ -21,7 +21,8 @@ struct sim_physical {
     uint64_t counted;      /* the part of it that the ledger counts as allocated: at most size */
     int import_device;     /* imported: whose ledger counts it while mapped */
     bool imported, own_fd;
-    struct sim_multicast *multicast; /* not memory but a multicast object */
+    struct sim_multicast *multicast;     /* not memory but a multicast object */
+    void (*end)(struct sim_physical *p); /* of such an object, once nothing holds it */
 };
 
 /* Last page of a shared allocation's memfd: the facts that an importer needs. */

@@ -3,12 +3,11 @@
  * The first successful call does all of it; others wait for it.  A failure leaves no partial state. */
 #define _GNU_SOURCE
 #include "cuda/module.h"
+#include "cuda/pool.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 
-bool sim_initialized;
-bool sim_deinitialized;
 static bool sim_forked;   /* this process is a fork of one that had initialised: CUDA is unusable in it */
 static bool sim_starting; /* a thread is inside the first cuInit */
 static pthread_t sim_starter;
@@ -53,6 +52,12 @@ static void sim_inject(void)
         initialize();
 }
 
+static void sim_reclaim(int device)
+{
+    sim_pool_reclaim(device);
+    sim_graph_reclaim(device);
+}
+
 static CUresult sim_setup(void)
 {
     /* 802 says that the system is not ready for CUDA work: a specification that cannot be read
@@ -61,6 +66,7 @@ static CUresult sim_setup(void)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     if (sim_device_setup() != 0)
         return CUDA_ERROR_NO_DEVICE;
+    sim_device_reclaim = sim_reclaim;
     static bool hooked;
     if (!hooked && (pthread_atfork(NULL, NULL, sim_fork_child) != 0 || atexit(sim_deinitialize) != 0))
         return CUDA_ERROR_OPERATING_SYSTEM;
