@@ -11,10 +11,10 @@ int train_main(int count, char **arguments);
 int serve_main(int count, char **arguments);
 
 #define main train_main
-#include "../../../examples/train_rt.c"
+#include "../../examples/train_rt.c"
 #undef main
 #define main serve_main
-#include "../../../examples/serve.c"
+#include "../../examples/serve.c"
 #undef main
 #include <cupti.h>
 
