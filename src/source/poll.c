@@ -60,11 +60,10 @@ struct gp_driver {
 };
 
 static struct gp_driver driver;
-static const struct gp_poll_turns *poll_turns; /* set before the thread is started */
-static uint32_t x_ring;                        /* doorbell */
-static uint32_t x_asked;                       /* viewers' requests */
-static uint32_t x_noticed;                     /* the last request that the thread has seen */
-static uint32_t x_answered;                    /* the last request that is done */
+static uint32_t x_ring;     /* doorbell */
+static uint32_t x_asked;    /* viewers' requests */
+static uint32_t x_noticed;  /* the last request that the thread has seen */
+static uint32_t x_answered; /* the last request that is done */
 static uint32_t x_version;
 static uint32_t x_running;
 static uint32_t x_busy; /* inside a driver call */
@@ -73,6 +72,8 @@ static uint32_t x_polls;      /* pools or graphs are queried: their reserves are
 static uint32_t x_unnamed;    /* a device's name and size are not known yet */
 static uint32_t x_registered; /* poll_last is an exit handler */
 GP_KEEP(x_registered);
+
+static const struct gp_poll_turns *poll_turns; /* set before the thread is started */
 
 /* Every call of the poller goes through this.  [stop.B] the flag, then the look at x_stopped;
  * gp_poll_stop does it the other way round: one of the two sees the other. */
