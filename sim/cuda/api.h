@@ -57,6 +57,7 @@ CUresult sim_call_end(struct sim_call *call, CUresult result);
         .name = string_, .function = (void *)fn_, .cbid = id_, .since = since_, .flags = flags_};                      \
     static struct sim_entry *const sim_ref_##symbol_ __attribute__((used, section("sim_entries"))) =                   \
         &sim_entry_##symbol_
+extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
 
 #define SIM_WRAP(id_, since_, name_, body_, flags_, PARAMS, ARGS)                                                      \
     SIM_EXPORT CUresult name_ PARAMS;                                                                                  \

@@ -7,11 +7,6 @@
 #include "memory.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-
-/* Physical cost is rounded to 64 KiB: tiling takes more than the texels, how much is not
- * documented. */
-#define SIM_ARRAY_STEP (64 * SIM_KIB)
 
 /* Formats that arrays can be made of here; block-compressed and packed video formats are refused. */
 size_t sim_array_element(CUarray_format format)
@@ -59,7 +54,7 @@ static struct sim_array *sim_array_in(struct sim_array *list, const void *handle
 }
 
 /* Arrays of every live context, wherever they were made. */
-static struct sim_array *sim_array_any(const void *handle)
+struct sim_array *sim_array_any(const void *handle)
 {
     for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
         struct sim_context *context = sim_context_by_uid(uid);
@@ -82,7 +77,7 @@ struct sim_array *sim_mipmap_find(CUmipmappedArray handle)
     return array && array->levels ? array : NULL;
 }
 
-static size_t sim_at_least_one(size_t value)
+size_t sim_at_least_one(size_t value)
 {
     return value ? value : 1;
 }
@@ -93,7 +88,7 @@ static size_t sim_half(size_t extent, unsigned level)
 }
 
 /* Bytes of one level by the rule above; 0 and *overflow for sizes beyond 64 bits. */
-static uint64_t sim_level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level, bool *overflow)
+uint64_t sim_level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level, bool *overflow)
 {
     uint64_t bytes = sim_array_element(d->Format) * d->NumChannels;
     *overflow |= __builtin_mul_overflow(bytes, sim_at_least_one(sim_half(d->Width, level)), &bytes);
@@ -133,7 +128,7 @@ static CUresult sim_array_store(struct sim_array *array)
     return result;
 }
 
-static void sim_array_layout(struct sim_array *array, const struct sim_array *whole, unsigned level, CUdeviceptr base)
+void sim_array_layout(struct sim_array *array, const struct sim_array *whole, unsigned level, CUdeviceptr base)
 {
     const CUDA_ARRAY3D_DESCRIPTOR *d = &whole->descriptor;
     bool layered = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
@@ -232,169 +227,4 @@ void sim_arrays_end(struct sim_context *context)
 {
     while (context->arrays)
         sim_array_end(context, context->arrays);
-}
-
-/* ---- entry points ------------------------------------------------------------------------------------------------ */
-
-static CUresult sim_array_create(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *d)
-{
-    struct sim_context *context;
-    struct sim_array *array;
-    CUresult result = sim_allocation_check(&context);
-    if (result == CUDA_SUCCESS && (!handle || !d))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = sim_array_new(d, 0, context, 0, &array);
-    if (result == CUDA_SUCCESS)
-        *handle = (CUarray)array;
-    return result;
-}
-
-SIM_API2(272, 3020, cuArrayCreate_v2, CUarray *, pHandle, const CUDA_ARRAY_DESCRIPTOR *, pAllocateArray)
-{
-    if (!pAllocateArray)
-        return sim_array_create(pHandle, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
-                                          .Height = pAllocateArray->Height,
-                                          .Format = pAllocateArray->Format,
-                                          .NumChannels = pAllocateArray->NumChannels};
-    return sim_array_create(pHandle, &descriptor);
-}
-
-SIM_API2(274, 3020, cuArray3DCreate_v2, CUarray *, pHandle, const CUDA_ARRAY3D_DESCRIPTOR *, pAllocateArray)
-{
-    return sim_array_create(pHandle, pAllocateArray);
-}
-
-static CUresult sim_array_destroy(struct sim_array *array)
-{
-    struct sim_context *context = array && !array->parent ? sim_context_by_uid(array->context_uid) : NULL;
-    if (!context)
-        return CUDA_ERROR_INVALID_HANDLE;
-    /* Waits for the device's work, like every free; the wait drops the lock. */
-    CUresult result = sim_stream_synchronize(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!sim_array_any(array))
-        return CUDA_ERROR_INVALID_HANDLE;
-    sim_array_end(context, array);
-    return CUDA_SUCCESS;
-}
-
-SIM_API1(89, 2000, cuArrayDestroy, CUarray, hArray)
-{
-    struct sim_context *context;
-    CUresult result = sim_allocation_check(&context);
-    return result == CUDA_SUCCESS ? sim_array_destroy(sim_array_find(hArray)) : result;
-}
-
-SIM_API2(275, 3020, cuArray3DGetDescriptor_v2, CUDA_ARRAY3D_DESCRIPTOR *, pArrayDescriptor, CUarray, hArray)
-{
-    const struct sim_array *array = sim_array_find(hArray);
-    if (!array || !pArrayDescriptor)
-        return array ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pArrayDescriptor = array->descriptor;
-    return CUDA_SUCCESS;
-}
-
-SIM_API2(273, 3020, cuArrayGetDescriptor_v2, CUDA_ARRAY_DESCRIPTOR *, pArrayDescriptor, CUarray, hArray)
-{
-    const struct sim_array *array = sim_array_find(hArray);
-    if (!array || !pArrayDescriptor)
-        return array ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    const CUDA_ARRAY3D_DESCRIPTOR *d = &array->descriptor;
-    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){d->Width, d->Height, d->Format, d->NumChannels};
-    return CUDA_SUCCESS;
-}
-
-SIM_API3(347, 5000, cuMipmappedArrayCreate, CUmipmappedArray *, pHandle, const CUDA_ARRAY3D_DESCRIPTOR *,
-         pMipmappedArrayDesc, unsigned int, numMipmapLevels)
-{
-    struct sim_context *context;
-    struct sim_array *array;
-    CUresult result = sim_allocation_check(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!pHandle || !pMipmappedArrayDesc || numMipmapLevels == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    /* More levels than halvings of the largest extent are cut to that many. */
-    size_t largest = pMipmappedArrayDesc->Width | pMipmappedArrayDesc->Height | pMipmappedArrayDesc->Depth;
-    unsigned most = largest ? 64 - (unsigned)__builtin_clzll(largest) : 1;
-    result = sim_array_new(pMipmappedArrayDesc, numMipmapLevels < most ? numMipmapLevels : most, context, 0, &array);
-    if (result == CUDA_SUCCESS)
-        *pHandle = (CUmipmappedArray)array;
-    return result;
-}
-
-SIM_API3(348, 5000, cuMipmappedArrayGetLevel, CUarray *, pLevelArray, CUmipmappedArray, hMipmappedArray, unsigned int,
-         level)
-{
-    const struct sim_array *array = sim_mipmap_find(hMipmappedArray);
-    if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!pLevelArray || level >= array->levels)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pLevelArray = (CUarray)array->children[level];
-    return CUDA_SUCCESS;
-}
-
-SIM_API1(349, 5000, cuMipmappedArrayDestroy, CUmipmappedArray, hMipmappedArray)
-{
-    struct sim_context *context;
-    CUresult result = sim_allocation_check(&context);
-    return result == CUDA_SUCCESS ? sim_array_destroy(sim_mipmap_find(hMipmappedArray)) : result;
-}
-
-/* Only multi-planar formats have planes: two of NV12, luma and chroma at half size. */
-SIM_API3(597, 11020, cuArrayGetPlane, CUarray *, pPlaneArray, CUarray, hArray, unsigned int, planeIdx)
-{
-    struct sim_array *array = sim_array_find(hArray);
-    if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!pPlaneArray || planeIdx > 1 || array->descriptor.Format != CU_AD_FORMAT_NV12)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!array->children) {
-        array->children = calloc(2, sizeof *array->children);
-        for (unsigned i = 0; array->children && i < 2; i++) {
-            struct sim_array *plane = array->children[i] = calloc(1, sizeof *plane);
-            if (!plane)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            sim_array_layout(plane, array, i, array->base);
-            plane->parent = array;
-            plane->descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT8;
-            plane->descriptor.NumChannels = i + 1;
-            plane->pitch = plane->descriptor.Width * (i + 1);
-            plane->base = array->base ? array->base + i * array->descriptor.Width * array->descriptor.Height : 0;
-            array->child_count = i + 1;
-        }
-    }
-    *pPlaneArray = array->children ? (CUarray)array->children[planeIdx] : NULL;
-    return array->children ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* Answered only for deferred-mapping arrays. */
-static CUresult sim_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, const struct sim_array *array, CUdevice device)
-{
-    if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!out || !sim_device_get(device) || !(array->descriptor.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING))
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t bytes = 0;
-    bool overflow = false;
-    for (unsigned level = 0; level < sim_at_least_one(array->levels); level++)
-        bytes += sim_level_bytes(&array->descriptor, level, &overflow);
-    *out = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.size = sim_round_up(bytes, SIM_ARRAY_STEP), .alignment = SIM_ARRAY_STEP};
-    return CUDA_SUCCESS;
-}
-
-SIM_API3(654, 11060, cuArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *, memoryRequirements, CUarray, array,
-         CUdevice, device)
-{
-    return sim_requirements(memoryRequirements, sim_array_find(array), device);
-}
-
-SIM_API3(655, 11060, cuMipmappedArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *, memoryRequirements,
-         CUmipmappedArray, mipmap, CUdevice, device)
-{
-    return sim_requirements(memoryRequirements, sim_mipmap_find(mipmap), device);
 }

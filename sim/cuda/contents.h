@@ -36,4 +36,24 @@ void sim_fill_launch(struct sim_function *f);
 void sim_fill_given(CUdeviceptr p);
 void sim_fill_bytes(char *to, CUdeviceptr from, size_t size, int type, size_t read);
 
+struct sim_kept_piece {
+    CUdeviceptr base, end; /* bytes that may be other than zero */
+    CUdeviceptr given;     /* the nearest pointer below that a kernel was given since the write; 0: none */
+    uint64_t age;
+};
+
+struct sim_kept {
+    struct sim_kept_piece *at; /* by address, without overlaps */
+    size_t count, capacity;
+    uint64_t bytes, writes; /* bytes: of the pages of all pieces, common pages counted for each */
+};
+
+/* kept.c */
+extern struct sim_kept sim_kept;
+size_t sim_piece_find(CUdeviceptr address);
+void sim_piece_insert(size_t at, struct sim_kept_piece piece);
+void sim_piece_cut(CUdeviceptr base, CUdeviceptr end);
+void sim_bytes_clear(CUdeviceptr base, CUdeviceptr end);
+bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Shared by context.c, current.c and green.c, and the functions that end a dying context's memory.
+ * Shared by context.c, life.c and the entry points of contexts, and the functions that end a dying context's memory.
  * Call everything with the lock held. */
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H
@@ -20,5 +20,12 @@ void sim_modules_end(struct sim_context *context);
 void sim_arrays_end(struct sim_context *context);
 void sim_textures_end(struct sim_context *context);
 void sim_memory_end(struct sim_context *context); /* linear, managed, pinned, registered, imported, external */
+
+/* context.c */
+extern struct sim_context *sim_contexts;
+extern uint32_t sim_context_uid;
+
+/* life.c */
+void sim_primary_end(struct sim_device *device);
 
 #endif

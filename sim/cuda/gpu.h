@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The GPU that is simulated: one row of gpus.def, or the default of no name.  Used by spec.c,
- * device.c, green.c and module.c; constant once cuInit has read the specification. */
+ * device.c, api/green.c and module.c; constant once cuInit has read the specification. */
 #ifndef SIM_GPU_H
 #define SIM_GPU_H
 

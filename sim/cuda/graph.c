@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Graphs and their nodes as objects: handles, making, linking, copying, sorting, ending.  Called by
  * the other graph files and by captures; makes no callbacks but those of sim_graph_event. */
+#include "cuda/graph.h"
+
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/graph.h"
-
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
+
 static void *sim_handles; /* a search tree of addresses: programs may hand in anything */
 
 static int sim_handle_order(const void *a, const void *b)
@@ -46,20 +47,6 @@ void sim_graph_event(uint32_t cbid, struct sim_tool_graph about)
 }
 
 /* ---- sets of nodes ----------------------------------------------------------------------------------------------- */
-void sim_nodes_add(struct sim_nodes *n, struct sim_node *node)
-{
-    for (size_t i = 0; i < n->count; i++)
-        if (n->at[i] == node)
-            return;
-    n->at = sim_grow(n->at, (n->count + 1) * sizeof n->at[0]);
-    n->at[n->count++] = node;
-}
-
-void sim_nodes_drop(struct sim_nodes *n)
-{
-    free(n->at);
-    *n = (struct sim_nodes){0};
-}
 
 void sim_nodes_remove(struct sim_nodes *n, const struct sim_node *node)
 {
@@ -71,6 +58,7 @@ void sim_nodes_remove(struct sim_nodes *n, const struct sim_node *node)
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
+
 struct sim_graph *sim_graph_make(bool counted)
 {
     struct sim_graph *g = sim_grow(NULL, sizeof *g);
@@ -162,6 +150,7 @@ struct sim_node *sim_node_alike(const struct sim_graph *g, uint64_t original)
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
 static struct sim_node *sim_node_link(struct sim_graph *g)
 {
     struct sim_node *n = sim_grow(NULL, sizeof *n);
@@ -285,6 +274,7 @@ void sim_node_created(struct sim_node *n)
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
+
 static void sim_node_copy(struct sim_node *n, const struct sim_node *from, bool counted)
 {
     n->original = from->id;
@@ -333,6 +323,7 @@ struct sim_graph *sim_graph_copy(const struct sim_graph *from, bool counted)
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
+
 /* Moves each node that waits for nothing more to the end of the sorted list; a graph as most
  * programs make it, every node after its dependencies, is done in one pass. */
 bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle)
@@ -368,4 +359,22 @@ bool sim_graph_sort(struct sim_graph *g, struct sim_node **cycle)
         g->last = &(*g->last)->next;
     *cycle = todo;
     return !todo;
+}
+
+struct sim_exec *sim_execs;
+
+void sim_exec_unlist(struct sim_exec *e)
+{
+    for (struct sim_exec **at = &sim_execs; *at; at = &(*at)->next)
+        if (*at == e) {
+            *at = e->next;
+            return;
+        }
+}
+
+void sim_exec_source_gone(const struct sim_graph *g)
+{
+    for (struct sim_exec *e = sim_execs; e; e = e->next)
+        if (e->source == g)
+            e->source = NULL;
 }

@@ -150,7 +150,7 @@ CUresult sim_allocation_map(struct sim_allocation *a);
 void sim_allocation_begin(struct sim_allocation *a, struct sim_stream *s); /* a launch allocates it */
 void sim_allocation_end(struct sim_allocation *a);                         /* freed, wherever */
 
-/* ---- execs (graphrun.c runs them, graphexec.c makes them) -------------------------------------------------------- */
+/* ---- execs (graphrun.c runs them, api/graphexec.c makes them) ---------------------------------------------------- */
 /* Runs a launch in s.  *e may be gone afterwards: another thread may destroy it while the lock is
  * dropped. */
 CUresult sim_exec_launch(struct sim_exec *e, struct sim_stream *s);
@@ -164,5 +164,24 @@ void sim_exec_unlist(struct sim_exec *e);
 extern struct sim_capture *sim_captures;
 void sim_capture_invalidate(struct sim_capture *c);
 void sim_capture_end(struct sim_capture *c); /* streams and events leave it; the graph is the caller's */
+
+/* reserved = cached + pages of mapped allocations; used = bytes of live ones; per device. */
+struct sim_graph_memory {
+    uint64_t used, used_high, reserved, reserved_high;
+    uint64_t cached; /* taken from the device, not mapped anywhere */
+};
+
+/* capturing.c */
+extern struct sim_capture sim_capture_over;
+CUresult sim_capture_broken(struct sim_capture *c, CUresult why);
+
+/* graph.c */
+extern struct sim_exec *sim_execs;
+
+/* graphmem.c */
+struct sim_graph_memory *sim_graph_memory(int device);
+
+/* graphrun.c */
+void sim_exec_free(struct sim_exec *e);
 
 #endif

@@ -4,20 +4,14 @@
  * Each allocation has memory of its own; a real driver lets allocations of disjoint lifetimes share
  * it, so `reserved` here is an upper bound of its memory.
  */
+#include "cuda/graph.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "cuda/graph.h"
-
-/* reserved = cached + pages of mapped allocations; used = bytes of live ones; per device. */
-struct sim_graph_memory {
-    uint64_t used, used_high, reserved, reserved_high;
-    uint64_t cached; /* taken from the device, not mapped anywhere */
-};
-
 static struct sim_allocation *sim_allocations;
 
-static struct sim_graph_memory *sim_graph_memory(int device)
+struct sim_graph_memory *sim_graph_memory(int device)
 {
     struct sim_device *d = &sim_devices[device];
 
@@ -49,6 +43,7 @@ static void sim_graph_use(int device, int64_t bytes)
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
+
 /* Memory without pages faults; memory that is merely not allocated now is the hazard detector's
  * business. */
 static CUresult sim_graph_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)
@@ -97,6 +92,7 @@ struct sim_allocation *sim_allocation_find(CUdeviceptr address)
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
+
 CUresult sim_allocation_map(struct sim_allocation *a)
 {
     const int device = a->memory.device;
@@ -175,6 +171,7 @@ uint64_t sim_graph_reclaim(int device)
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
+
 void sim_allocation_begin(struct sim_allocation *a, struct sim_stream *s)
 {
     if (!a->live) {
@@ -221,60 +218,5 @@ CUresult sim_graph_free_async(struct sim_memory *m, struct sim_stream *s)
     sim_access(s, base, a->memory.size, true, "cuMemFreeAsync");
     sim_point_join(&a->last, &s->point);
     sim_allocation_end(a);
-    return CUDA_SUCCESS;
-}
-
-/* ---- the device's account ---------------------------------------------------------------------------------------- */
-SIM_API1(640, 11040, cuDeviceGraphMemTrim, CUdevice, device)
-{
-    if (!sim_device_get(device))
-        return CUDA_ERROR_INVALID_DEVICE;
-    sim_graph_reclaim(device);
-    return CUDA_SUCCESS;
-}
-
-SIM_API3(641, 11040, cuDeviceGetGraphMemAttribute, CUdevice, device, CUgraphMem_attribute, attr, void *, value)
-{
-    const struct sim_graph_memory *g;
-
-    if (!sim_device_get(device))
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!value)
-        return CUDA_ERROR_INVALID_VALUE;
-    g = sim_graph_memory(device);
-    switch (attr) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = g->used;
-        return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        *(cuuint64_t *)value = g->used_high;
-        return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = g->reserved;
-        return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = g->reserved_high;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-/* Only high-water marks can be set, and only to the current value. */
-SIM_API3(642, 11040, cuDeviceSetGraphMemAttribute, CUdevice, device, CUgraphMem_attribute, attr, void *, value)
-{
-    struct sim_graph_memory *g;
-
-    if (!sim_device_get(device))
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!value || *(const cuuint64_t *)value)
-        return CUDA_ERROR_INVALID_VALUE;
-    g = sim_graph_memory(device);
-    if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        g->used_high = g->used;
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        g->reserved_high = g->reserved;
-    else
-        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

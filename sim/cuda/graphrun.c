@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Launching an executable graph: pages for its allocations, then its nodes in order.  Chains of
  * nodes run as actors of their own, so the hazard detector sees which work the graph's edges order. */
+#include "cuda/graph.h"
+
 #include <sched.h>
 #include <stdlib.h>
 
-#include "cuda/graph.h"
-
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
+
 static void sim_pages_release(struct sim_graph *g, const struct sim_node *end)
 {
     for (struct sim_node *n = g->first; n != end; n = n->next)
@@ -48,6 +49,7 @@ CUresult sim_exec_upload(struct sim_exec *e)
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
+
 static bool sim_graph_allocates(const struct sim_graph *g, const struct sim_allocation *a)
 {
     for (const struct sim_node *n = g->first; n; n = n->next)
@@ -104,6 +106,7 @@ static CUresult sim_graph_check(const struct sim_exec *e, const struct sim_graph
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
+
 static CUresult sim_graph_run(struct sim_graph *g, struct sim_stream *s);
 
 /* A node goes on in the chain of a dependency that nothing else has continued; the first root in
@@ -231,6 +234,7 @@ static CUresult sim_graph_run(struct sim_graph *g, struct sim_stream *s)
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
+
 static void sim_graph_free_live(struct sim_graph *g)
 {
     for (struct sim_node *n = g->first; n; n = n->next)
@@ -266,7 +270,7 @@ static CUresult sim_exec_run(struct sim_exec *e, struct sim_stream *s)
     return r;
 }
 
-static void sim_exec_free(struct sim_exec *e)
+void sim_exec_free(struct sim_exec *e)
 {
     sim_graph_drop(e->graph);
     sim_point_drop(&e->last);
@@ -295,64 +299,4 @@ CUresult sim_exec_launch(struct sim_exec *e, struct sim_stream *s)
     if (e->dead)
         sim_exec_free(e);
     return r;
-}
-
-SIM_API1(516, 10000, cuGraphExecDestroy, CUgraphExec, hGraphExec)
-{
-    struct sim_exec *e = sim_exec_of(hGraphExec);
-
-    if (!e)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_handle_remove(e);
-    sim_graph_event(SIM_TOOL_GRAPHEXEC_DESTROY_STARTING, (struct sim_tool_graph){.graph_exec = hGraphExec});
-    if (e->source)
-        e->source->execs--;
-    sim_exec_unlist(e);
-    if (e->busy)
-        e->dead = true;
-    else
-        sim_exec_free(e);
-    return CUDA_SUCCESS;
-}
-
-/* A launch into a capture becomes a child graph; memory nodes may not be in one that is copied. */
-static CUresult sim_exec_captured(struct sim_exec *e, struct sim_stream *s)
-{
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-    struct sim_node *made;
-    struct sim_graph *g;
-    CUresult r;
-
-    if (sim_graph_has_memory(e->graph))
-        return sim_capture_refuse(s);
-    g = sim_graph_copy(e->graph, true);
-    params.graph.graph = (CUgraph)g;
-    params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-    r = sim_capture_node(s, &params, &made);
-    if (r)
-        sim_graph_drop(g);
-    return r;
-}
-
-SIM_API2_PTSZ(514, 515, 10000, cuGraphLaunch, CUgraphExec, hGraphExec, CUstream, hStream)
-{
-    struct sim_exec *e = sim_exec_of(hGraphExec);
-    struct sim_stream *s;
-    CUresult r = sim_stream_resolve(hStream, &s);
-
-    if (r || !e)
-        return r ? r : CUDA_ERROR_INVALID_VALUE;
-    return sim_stream_capturing(s) ? sim_exec_captured(e, s) : sim_exec_launch(e, s);
-}
-
-SIM_API2_PTSZ(580, 581, 11010, cuGraphUpload, CUgraphExec, hGraphExec, CUstream, hStream)
-{
-    struct sim_exec *e = sim_exec_of(hGraphExec);
-    struct sim_stream *s;
-    CUresult r = sim_stream_resolve(hStream, &s);
-
-    if (r || !e)
-        return r ? r : CUDA_ERROR_INVALID_VALUE;
-    r = sim_capture_refuse(s);
-    return r ? r : sim_exec_upload(e);
 }

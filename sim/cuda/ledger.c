@@ -3,7 +3,6 @@
  * and its JSON form. Changed with the lock held by the files that own memory; written at exit
  * (GPUPROF_SIM_LEDGER, %p = pid) and by sim_ledger_write, which programs find with dlsym.  Never
  * consulted by the driver itself. */
-#define _GNU_SOURCE
 #include "sim.h"
 
 #include <errno.h>
@@ -11,10 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
 
 struct sim_level {
     int64_t current, peak;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Shared by the files of owned memory: linear.c, managed.c, host.c, ipc.c, external.c, array.c,
- * module.c. Call everything with the lock held. */
+ * Shared by the files of owned memory: bytes.c, linear.c, ipc.c, external.c, array.c, module.c, and
+ * their entry points. Call everything with the lock held. */
 #ifndef SIM_MEMORY_H
 #define SIM_MEMORY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Shared by image.c, module.c, library.c and function.c.  Call everything with the lock held. */
+ * Shared by image.c, module.c, library.c and their entry points.  Call everything with the lock held. */
 #ifndef SIM_MODULE_H
 #define SIM_MODULE_H
 
@@ -63,5 +63,22 @@ struct sim_kernel *sim_kernel_find(CUkernel handle);
 /* The kernel's function in the current context; loads the library's module there when it is not
  * yet. */
 CUresult sim_kernel_function(struct sim_kernel *kernel, struct sim_function **out);
+
+struct sim_library {
+    struct sim_library *next;
+    const char *image;
+    char *copy; /* the image, unless the program keeps it */
+    size_t size;
+    struct sim_kernel *kernels;
+    bool enumerated; /* `kernels` has all */
+    struct sim_variable *declared;
+    size_t declared_count;
+};
+
+/* library.c */
+extern struct sim_library *sim_libraries;
+struct sim_library *sim_library_find(CUlibrary handle);
+struct sim_module *sim_library_loaded(const struct sim_library *library, const struct sim_context *context);
+CUresult sim_library_module(struct sim_library *library, struct sim_module **out);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Stream-ordered memory pools: allocation and free in stream order, reuse under the three reuse
- * rules, growth and return of backing memory.  "Used" counts the bytes asked for at the time of the
- * call.  Called by poolapi.c, by cuMemFree through the record, by waits (thresholds) and by the
- * device when memory runs out. */
+ * Stream-ordered memory pools: their blocks, reuse under the three reuse rules, growth and return of
+ * backing memory, and who may reach it.  "Used" counts the bytes asked for at the time of the call.
+ * Called by poolorder.c and api/pool.c, by waits (thresholds) and by the device when memory runs out. */
+#include "cuda/pool.h"
+
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cuda/contents.h"
-#include "cuda/pool.h"
-
 struct sim_pool *sim_pools;
 
 /* ---- backing ----------------------------------------------------------------------------------------------------- */
+
 static void sim_pool_count(struct sim_pool *p, int64_t reserved)
 {
     p->reserved += (uint64_t)reserved;
@@ -114,6 +114,7 @@ static CUresult sim_pool_grow(struct sim_pool *p, size_t need)
 }
 
 /* ---- reuse ------------------------------------------------------------------------------------------------------- */
+
 /* How willing: 0 same stream or long done, 1 event order, 2 finished by chance, 3 by making s wait;
  * -1 not at all. */
 static int sim_piece_class(const struct sim_pool *p, const struct sim_piece *f, const struct sim_stream *s)
@@ -168,7 +169,7 @@ static void sim_pool_merge(struct sim_pool *p, bool observed_only)
         }
 }
 
-static void sim_piece_split(struct sim_piece *f, size_t need)
+void sim_piece_split(struct sim_piece *f, size_t need)
 {
     struct sim_piece *rest;
 
@@ -182,7 +183,7 @@ static void sim_piece_split(struct sim_piece *f, size_t need)
     f->size = need;
 }
 
-static struct sim_piece *sim_pool_place(struct sim_pool *p, size_t need, const struct sim_stream *s)
+struct sim_piece *sim_pool_place(struct sim_pool *p, size_t need, const struct sim_stream *s)
 {
     struct sim_piece *f = sim_pool_search(p, need, s);
 
@@ -195,51 +196,10 @@ static struct sim_piece *sim_pool_place(struct sim_pool *p, size_t need, const s
     return f;
 }
 
-CUresult sim_pool_alloc(struct sim_pool *p, size_t bytes, struct sim_stream *s, CUdeviceptr *out)
-{
-    struct sim_memory *m;
-    struct sim_piece *f;
-    CUresult r;
-
-    if (bytes > UINT64_C(1) << 46) /* beyond any address space: sums below cannot overflow */
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    r = sim_op_begin(s);
-    if (r)
-        return r;
-    f = sim_pool_place(p, sim_round_up(bytes, SIM_POOL_STEP), s);
-    if (!f)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    sim_piece_split(f, sim_round_up(bytes, SIM_POOL_STEP));
-    sim_point_join(&s->point, &f->freed);
-    sim_point_drop(&f->freed);
-    m = sim_grow(NULL, sizeof *m);
-    *m = (struct sim_memory){.base = f->base,
-                             .size = bytes,
-                             .type = SIM_MEMORY_POOL,
-                             .kind = SIM_POOL,
-                             .device = p->device,
-                             .offset = f->chunk->offset + (f->base - f->chunk->base),
-                             .free = sim_pool_free,
-                             .access = sim_pool_record_access,
-                             .owner = f};
-    f->memory = m;
-    f->chunk->used_pieces++;
-    sim_memory_insert(m, NULL);
-    sim_contents_forget(m->base, m->size);
-    p->outstanding++;
-    p->used += bytes;
-    if (p->used > p->used_high)
-        p->used_high = p->used;
-    sim_ledger_kind(p->device, SIM_POOL, (int64_t)bytes);
-    sim_ledger_allocated(p->device, (int64_t)bytes);
-    sim_access(s, m->base, bytes, true, "cuMemAllocAsync");
-    *out = m->base;
-    return CUDA_SUCCESS;
-}
-
 /* ---- free -------------------------------------------------------------------------------------------------------- */
+
 /* freed: when the memory may be reused; NULL: now. */
-static void sim_piece_free(struct sim_piece *f, const struct sim_point *freed, uint32_t slot)
+void sim_piece_free(struct sim_piece *f, const struct sim_point *freed, uint32_t slot)
 {
     struct sim_pool *p = f->chunk->pool;
     struct sim_memory *m = f->memory;
@@ -258,27 +218,8 @@ static void sim_piece_free(struct sim_piece *f, const struct sim_point *freed, u
     sim_pool_maybe_end(p);
 }
 
-/* cuMemFree of pool memory does not synchronise: the caller must have. */
-CUresult sim_pool_free(struct sim_memory *m)
-{
-    if (sim_memory_on_device(m))
-        sim_shadow_host(m->device, m->base, m->size, "cuMemFree");
-    sim_piece_free(m->owner, NULL, UINT32_MAX);
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_pool_free_async(struct sim_memory *m, struct sim_stream *s)
-{
-    CUresult r = sim_op_begin(s);
-
-    if (r)
-        return r;
-    sim_access(s, m->base, m->size, true, "cuMemFreeAsync");
-    sim_piece_free(m->owner, &s->point, s->slot);
-    return CUDA_SUCCESS;
-}
-
 /* ---- giving back ------------------------------------------------------------------------------------------------- */
+
 static bool sim_chunk_idle(const struct sim_chunk *c, bool finished)
 {
     if (c->used_pieces)
@@ -346,6 +287,7 @@ bool sim_pool_covers(CUdeviceptr address)
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
+
 struct sim_pool *sim_pool_make(const CUmemPoolProps *props, int device, bool standard, int fd)
 {
     struct sim_pool *p = sim_grow(NULL, sizeof *p);
@@ -387,4 +329,69 @@ void sim_pool_maybe_end(struct sim_pool *p)
         if (!sim_chunk_idle(c, true))
             return;
     sim_pool_end(p);
+}
+
+/* Slot 0 is the host, slot d + 1 device d. */
+struct sim_pool *sim_pool_defaults[SIM_MAX_DEVICES + 1];
+struct sim_pool *sim_pool_currents[SIM_MAX_DEVICES + 1];
+
+void sim_pools_reset(int device)
+{
+    if (!sim_spec.reset_pools)
+        return;
+    for (struct sim_pool *p = sim_pools; p; p = p->next)
+        if (p->device == device)
+            p->dead = true;
+    sim_pool_defaults[device + 1] = sim_pool_currents[device + 1] = NULL;
+}
+
+CUresult sim_pool_find(CUmemoryPool h, struct sim_pool **out)
+{
+    for (struct sim_pool *p = sim_pools; p; p = p->next)
+        if ((CUmemoryPool)p == h && !p->destroyed) {
+            if (p->dead) {
+                fprintf(stderr, "gpuprof: sim: a pool is used that died with its device's primary context\n");
+                abort();
+            }
+            *out = p;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- access ------------------------------------------------------------------------------------------------------ */
+
+CUresult sim_pool_allows(const struct sim_pool *p, int device, bool write)
+{
+    if (device == SIM_HOST)
+        return CUDA_SUCCESS;
+    return (p->access[device] & (write ? 2 : 1)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)
+{
+    struct sim_piece *f = m->owner;
+
+    (void)offset, (void)size;
+    return sim_pool_allows(f->chunk->pool, device, write);
+}
+
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct sim_pool_export) <= sizeof(CUmemPoolPtrExportData), "fits the opaque export data");
+
+CUresult sim_pool_import_free(struct sim_memory *m)
+{
+    struct sim_pool_import *i = m->owner;
+
+    sim_shadow_forget(m->base, m->size);
+    sim_ledger_kind(i->device, SIM_IMPORTED, -(int64_t)m->size);
+    sim_memory_remove(m);
+    sim_space_unmap(i->base, i->size);
+    sim_space_release(i->base, i->size);
+    i->pool->outstanding--;
+    sim_pool_maybe_end(i->pool);
+    free(i);
+    free(m);
+    return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A stream-ordered memory pool from inside: shared by pool.c (blocks, growth, reuse) and poolapi.c
- * (attributes, access, sharing, which pool is current).  Everything under the simulator's lock. */
+ * A stream-ordered memory pool from inside: shared by pool.c (blocks, growth, reuse), poolorder.c
+ * (allocation and free in stream order) and api/pool.c (attributes, access, sharing, which pool is
+ * current).  Everything under the simulator's lock. */
 #ifndef SIM_POOL_H
 #define SIM_POOL_H
 
@@ -71,5 +72,25 @@ CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size
 void sim_pools_reset(int device);
 /* Frees an imported pointer. */
 CUresult sim_pool_import_free(struct sim_memory *m);
+
+struct sim_pool_export {
+    uint64_t magic, inode, offset, size;
+};
+
+/* An imported pointer: its record and the pages that were mapped for it. */
+struct sim_pool_import {
+    struct sim_pool *pool;
+    CUdeviceptr base;
+    size_t size;
+    int device;
+};
+
+/* pool.c */
+void sim_piece_split(struct sim_piece *f, size_t need);
+struct sim_piece *sim_pool_place(struct sim_pool *p, size_t need, const struct sim_stream *s);
+void sim_piece_free(struct sim_piece *f, const struct sim_point *freed, uint32_t slot);
+extern struct sim_pool *sim_pool_defaults[SIM_MAX_DEVICES + 1];
+extern struct sim_pool *sim_pool_currents[SIM_MAX_DEVICES + 1];
+CUresult sim_pool_allows(const struct sim_pool *p, int device, bool write);
 
 #endif

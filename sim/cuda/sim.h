@@ -53,7 +53,7 @@ struct sim_spec {
     bool latency;        /* false: every call costs 0 virtual ns */
     bool dropped;        /* contents=none: see contents.c */
     bool filled;         /* fill=random: see fill.c */
-    bool reset_pools;    /* reset=pools: see poolapi.c */
+    bool reset_pools;    /* reset=pools: see pool.c */
     bool capture_strict; /* capture=strict: see capture.c */
     char shared[33];     /* name of the group of processes that share devices; "": none */
     char faults[4096];   /* path of the fault script, or "" */
@@ -210,7 +210,7 @@ void sim_space_unback(uint64_t offset, size_t size); /* punches the hole: the pa
 int sim_space_map(CUdeviceptr base, size_t size, int fd, uint64_t offset, int prot);
 void sim_space_unmap(CUdeviceptr base, size_t size);
 
-/* ---- memory records (memory.c): every range that the driver knows ---------------------------------------------- */
+/* ---- memory records (record.c): every range that the driver knows ---------------------------------------------- */
 enum sim_memory_type {
     SIM_MEMORY_LINEAR, /* and pitched: see kind */
     SIM_MEMORY_LOW,    /* linear, of the 32-bit ABI */
@@ -242,7 +242,7 @@ struct sim_memory {
     uint64_t offset;         /* place in the memfd (types that have one) */
     size_t footprint;        /* physical bytes taken from the device */
     struct sim_block *block; /* small linear memory: the 2 MiB block it lives in */
-    /* cuMemFree of a record that memory.c does not own (pool, graph, ...); NULL: memory.c frees it. */
+    /* cuMemFree of a record that linear.c does not own (pool, graph, ...); NULL: linear.c frees it. */
     CUresult (*free)(struct sim_memory *memory);
     /* May the device touch [offset, offset + size)?  NULL: yes (copies stage what peers may not
      * reach). */
@@ -285,7 +285,7 @@ struct sim_work {
 /* work.c: moves the bytes; pages may fault.  sim_work_check: every side known and reachable. */
 void sim_work_run(const struct sim_work *work);
 CUresult sim_work_check(const struct sim_work *work);
-/* copy.c: from descriptor to work; used by graph.c for its nodes too.  Checks arguments, not
+/* From descriptor to work; used for the nodes of graphs too.  Checks arguments, not
  * reachability. */
 CUresult sim_work_copy(const CUDA_MEMCPY3D *copy, struct sim_context *context, struct sim_work *work);
 CUresult sim_work_set(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_context *context, struct sim_work *work);
@@ -325,7 +325,7 @@ struct sim_function {
         SIM_VERDICT_FALSE,
         SIM_VERDICT_TRUE
     } verdict;                  /* fill.c's */
-    struct sim_old_launch *old; /* launchold.c's; NULL until the program sets a shape or a parameter */
+    struct sim_old_launch *old; /* api/launchold.c's; NULL until the program sets a shape or a parameter */
 };
 struct sim_module {
     struct sim_module *next;
@@ -358,7 +358,7 @@ static inline bool sim_tool_wants(uint32_t domain, uint32_t cbid)
 void sim_tool_call(const struct sim_call *call, uint32_t site, const CUresult *result); /* no lock held */
 const void *sim_tool_table(const CUuuid *uuid);                                         /* NULL: no such table */
 
-/* ---- the running call, per thread (api.c) ------------------------------------------------------------------------ */
+/* ---- the running call, per thread (thread.c) --------------------------------------------------------------------- */
 #define SIM_CONTEXT_STACK 128 /* contexts pushed by one thread; programs push one or two */
 struct sim_thread {
     struct sim_call *call; /* innermost, NULL outside of the driver */
@@ -376,7 +376,7 @@ extern __thread struct sim_thread sim_self;
 /* NULL means CU_STREAM_LEGACY or, in a _ptsz/_ptds call, CU_STREAM_PER_THREAD. */
 CUstream sim_stream_default(CUstream stream);
 
-/* ---- what stream.c, event.c, capture.c and hazard.c give to the files above -------------------------------------- */
+/* ---- what streams, captures and the hazard detector give to the files above -------------------------------------- */
 #define SIM_SUBMIT_SYNC 1u /* the caller waits until it is done: synchronous copies and sets */
 /* Checks the stream and capture rules; captures the work as a graph node, or checks it
  * (sim_work_check), tells the hazard detector, and runs it in stream order.  stream as given by the
@@ -399,5 +399,17 @@ CUresult sim_capture_check(void);
  * it. */
 void sim_hazard_born(struct sim_memory *memory);
 void sim_hazard_dying(struct sim_memory *memory);
+
+struct sim_listener {
+    sim_tool_call_fn call;
+    sim_tool_event_fn event;
+    void *user;
+};
+
+/* tool.c */
+extern struct sim_listener *sim_listener;
+struct sim_listener *sim_listener_get(void);
+int sim_tool_attach(sim_tool_call_fn call, sim_tool_event_fn event, void *user);
+CUcontext sim_tool_current(uint32_t *uid);
 
 #endif

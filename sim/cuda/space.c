@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Addresses and their backing: virtual ranges from reserved arenas, physical ranges in one sparse
- * memfd. Called by memory.c, array.c, ipc.c, vmm.c and pool.c with the lock held.  A freed range is
+ * memfd. Called by bytes.c, array.c, ipc.c, vmm.c and pool.c with the lock held.  A freed range is
  * handed out again at once: address reuse is what breaks tools, so it must happen here more readily
  * than on a real device. */
 #define _GNU_SOURCE

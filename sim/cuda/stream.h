@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Streams and order: shared by stream.c, event.c, launch.c, capture.c, graph.c, pool.c, vmm.c,
+ * Streams and order: shared by stream.c, order.c, event.c, launch.c, capture.c, graph.c, pool.c, vmm.c,
  * multicast.c and hazard.c, with the functions that the core (copies, contexts, frees) calls.
  *
  * All functions here are called with the simulator's one lock held unless their line says
@@ -171,7 +171,7 @@ CUresult sim_kernel_pointers(CUfunction f, void **params, void **extra, struct s
 CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra);
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads);
 
-/* ---- pools (pool.c, poolapi.c) ----------------------------------------------------------------------------------- */
+/* ---- pools (pool.c, poolorder.c) --------------------------------------------------------------------------------- */
 /* cuMemFree of pool memory; in stream order. */
 CUresult sim_pool_free(struct sim_memory *m);
 CUresult sim_pool_free_async(struct sim_memory *m, struct sim_stream *s);
@@ -190,5 +190,12 @@ CUresult sim_graph_capture_free(struct sim_stream *s, struct sim_memory *m);
 CUresult sim_graph_free(struct sim_memory *m);
 CUresult sim_graph_free_async(struct sim_memory *m, struct sim_stream *s);
 uint64_t sim_graph_reclaim(int device);
+
+/* event.c */
+extern struct sim_event *sim_events;
+void sim_event_drop(struct sim_event *e);
+
+/* stream.c */
+struct sim_stream *sim_stream_special(struct sim_context *c, enum sim_stream_kind kind, int thread, bool make);
 
 #endif

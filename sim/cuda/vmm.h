@@ -25,6 +25,13 @@ struct sim_physical {
     void (*end)(struct sim_physical *p); /* of such an object, once nothing holds it */
 };
 
+struct sim_multicast {
+    CUmulticastObjectProp prop;
+    uint64_t devices; /* bit per device that joined */
+    unsigned int joined;
+    struct sim_bind *binds;
+};
+
 /* Last page of a shared allocation's memfd: the facts that an importer needs. */
 #define SIM_PHYSICAL_MAGIC UINT64_C(0x737968702d6d6973)
 struct sim_physical_header {
@@ -52,5 +59,32 @@ CUresult sim_bind_remove(struct sim_bind **list, int device, size_t offset, size
 void sim_bind_remove_all(struct sim_bind **list);
 void sim_multicast_end(struct sim_physical *p);
 bool sim_multicast_complete(const struct sim_physical *p);
+
+struct sim_bind {
+    struct sim_bind *next;
+    struct sim_physical *memory;
+    int device;
+    size_t offset, size;
+};
+
+struct sim_reservation {
+    struct sim_reservation *next;
+    CUdeviceptr base;
+    size_t size;
+    int device; /* whose ledger has it as virtual */
+};
+
+struct sim_mapping {
+    struct sim_physical *physical;
+    size_t offset;
+    unsigned char access[SIM_MAX_DEVICES + 1]; /* CUmemAccess_flags; slot 0 is the host */
+};
+
+/* physical.c */
+void sim_physical_drop(struct sim_physical *p);
+
+/* vmm.c */
+extern struct sim_reservation *sim_reservations;
+struct sim_reservation *sim_reservation_of(CUdeviceptr p, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * From copy and set descriptors to work, its check, and the moving of bytes. Called by copy.c,
- * set.c, stream.c and graph.c.  sim_work_run is the only place where simulated bytes move. */
+ * From copy and set descriptors to work, its check, and the moving of bytes. Called by
+ * api/copy.c, api/set.c, submit.c and graphrun.c.  sim_work_run is the only place where simulated bytes move. */
 #include "contents.h"
 #include "sim.h"
 #include "stream.h"

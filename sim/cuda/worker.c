@@ -4,14 +4,11 @@
  * which they were given.  Only one that waits for another process or thread, and says so (sim_host_waits), lets
  * others run meanwhile, on another worker: those that the program's streams do not order after it.  Lock order:
  * the simulator's lock, then sim_worker.mutex. */
+#include "cuda/stream.h"
+
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "cuda/sim.h"
-#include "cuda/stream.h"
-#include "machine.h"
 
 struct task {
     struct task *next;
@@ -35,17 +32,6 @@ static struct {
 static __thread bool sim_on_worker;
 
 SIM_EXPORT void sim_host_waits(int begin);
-
-void *sim_grow(void *old, size_t bytes)
-{
-    void *p = realloc(old, bytes);
-
-    if (!p) {
-        fprintf(stderr, "simulated GPU: out of host memory: %zu bytes\n", bytes);
-        abort();
-    }
-    return p;
-}
 
 /* Whether work with this clock comes after the task. */
 static bool sim_task_before(const struct task *t, const struct sim_vector *clock)
@@ -202,6 +188,7 @@ void sim_point_wait_host(const struct sim_point *p)
 }
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
+
 void sim_point_join(struct sim_point *into, const struct sim_point *from)
 {
     sim_vector_join(&into->clock, &from->clock);
@@ -230,18 +217,4 @@ bool sim_point_finished(const struct sim_point *p)
 void sim_point_observe(const struct sim_point *p)
 {
     sim_vector_join(sim_host(), &p->clock);
-}
-
-/* Works on a copy: while the lock is dropped the stream or event may move on or die. */
-void sim_point_wait(const struct sim_point *p)
-{
-    struct sim_point copy = {0};
-
-    sim_point_copy(&copy, p);
-    sim_point_wait_host(&copy);
-    if (copy.finish_ns > sim_clock_now())
-        sim_clock_add(copy.finish_ns - sim_clock_now());
-    sim_point_observe(&copy);
-    sim_point_drop(&copy);
-    sim_pools_observe();
 }

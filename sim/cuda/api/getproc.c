@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * cuGetProcAddress and cuGetExportTable: the answers come from the registry of entry points
  * (api.h). Called by programs and by the simulated runtime before cuInit too. */
-#define _GNU_SOURCE
 #include "cuda/sim.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-
-extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
 
 /* Length of the base name: without _ptsz/_ptds and without _vN. */
 static size_t sim_base_length(const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Green contexts: a share of a device's multiprocessors, on top of the primary context. A green
  * context has its own handle and no memory of its own: sim_context_owner is the primary one. */
-#include "context.h"
+#include "cuda/context.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,20 +124,6 @@ SIM_API1(744, 12040, cuGreenCtxDestroy, CUgreenCtx, hCtx)
     sim_context_end(context);
     free(context);
     return sim_primary_release(device);
-}
-
-/* Their references to the primary context are void: it ends for all. */
-void sim_green_end(struct sim_context *primary)
-{
-    for (uint32_t uid = primary->uid + 1; uid; uid++) {
-        struct sim_context *context = sim_context_by_uid(uid);
-        if (!context && uid > sim_context_newest())
-            return;
-        if (!context || context->parent != primary || context->dying)
-            continue;
-        sim_context_end(context);
-        free(context);
-    }
 }
 
 SIM_API2(753, 12040, cuCtxFromGreenCtx, CUcontext *, pContext, CUgreenCtx, hCtx)

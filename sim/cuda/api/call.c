@@ -2,25 +2,7 @@
  * The steps around every driver call: gate (cuInit, fork), tool callbacks, fault script, call
  * count, latency, the lock. Called by the wrappers that api.h makes.  Never calls a callback with
  * the lock held. */
-#include "contents.h"
-#include "sim.h"
-
-#include <string.h>
-
-pthread_mutex_t sim_mutex = PTHREAD_MUTEX_INITIALIZER;
-__thread struct sim_thread sim_self;
-bool sim_initialized;
-bool sim_deinitialized;
-
-void sim_lock(void)
-{
-    pthread_mutex_lock(&sim_mutex);
-}
-
-void sim_unlock(void)
-{
-    pthread_mutex_unlock(&sim_mutex);
-}
+#include "cuda/contents.h"
 
 /* Only reported calls get a correlation id, so calls that no tool watches cost no shared write. */
 static uint32_t sim_correlation_next(void)
@@ -74,12 +56,4 @@ CUresult sim_call_end(struct sim_call *call, CUresult result)
         sim_read_back(bytes);
     }
     return result;
-}
-
-CUstream sim_stream_default(CUstream stream)
-{
-    if (stream)
-        return stream;
-    const struct sim_call *call = sim_self.call;
-    return call && call->entry->flags & SIM_ENTRY_TWIN ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }

@@ -1,29 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Executable graphs as objects: made from a graph, updated from another, asked.  graphrun.c
  * launches them. */
-#include <stdlib.h>
-
 #include "cuda/graph.h"
 
-static struct sim_exec *sim_execs;
-
-void sim_exec_unlist(struct sim_exec *e)
-{
-    for (struct sim_exec **at = &sim_execs; *at; at = &(*at)->next)
-        if (*at == e) {
-            *at = e->next;
-            return;
-        }
-}
-
-void sim_exec_source_gone(const struct sim_graph *g)
-{
-    for (struct sim_exec *e = sim_execs; e; e = e->next)
-        if (e->source == g)
-            e->source = NULL;
-}
-
 /* ---- making ------------------------------------------------------------------------------------------------------ */
+
 #define SIM_EXEC_FLAGS                                                                                                 \
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |                            \
      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
@@ -171,6 +152,7 @@ SIM_API2(658, 12000, cuGraphExecGetFlags, CUgraphExec, hGraphExec, cuuint64_t *,
 }
 
 /* ---- nodes in an exec -------------------------------------------------------------------------------------------- */
+
 static CUresult sim_exec_switch(CUgraphExec exec, CUgraphNode h, struct sim_node **out)
 {
     const struct sim_exec *e = sim_exec_of(exec);
@@ -205,6 +187,7 @@ SIM_API3(651, 11060, cuGraphNodeGetEnabled, CUgraphExec, hGraphExec, CUgraphNode
 }
 
 /* ---- update ------------------------------------------------------------------------------------------------------ */
+
 static CUgraphExecUpdateResult sim_node_differs(const struct sim_node *old, const struct sim_node *new);
 
 /* Both sorted the same way: node by node. */

@@ -3,10 +3,9 @@
  * but the symbols exist and tools must survive them.  Memory for it comes from the low 4 GiB of the
  * address space and has no place in the common file, so it cannot be exported.  Its records are
  * linear memory like any other. */
-#define _GNU_SOURCE
-#include "array.h"
-#include "memory.h"
-#include "module.h"
+#include "cuda/array.h"
+#include "cuda/memory.h"
+#include "cuda/module.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -41,16 +40,6 @@ static CUresult sim_low_free(struct sim_memory *memory)
 {
     sim_low_dispose(memory);
     return CUDA_SUCCESS;
-}
-
-/* Also the end of one that dies with its context. */
-void sim_low_dispose(struct sim_memory *memory)
-{
-    sim_memory_remove(memory);
-    sim_ledger_owned(memory->device, memory->kind, -(int64_t)memory->size);
-    munmap((void *)memory->base, memory->footprint);
-    sim_device_give(memory->device, memory->footprint);
-    free(memory);
 }
 
 static CUresult sim_low_new(enum sim_kind kind, size_t size, CUdeviceptr_v1 *address)

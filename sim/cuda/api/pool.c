@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Entry points of memory pools: allocation and free calls, attributes, access, which pool is
- * current, and sharing between processes.  The pool itself is pool.c. */
-#define _GNU_SOURCE
+ * current, and sharing between processes.  The pools
+ * themselves are pool.c and poolorder.c. */
+#include "cuda/pool.h"
+#include "cuda/memory.h"
+
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "cuda/memory.h"
-#include "cuda/pool.h"
-
-/* Slot 0 is the host, slot d + 1 device d. */
-static struct sim_pool *sim_pool_defaults[SIM_MAX_DEVICES + 1];
-static struct sim_pool *sim_pool_currents[SIM_MAX_DEVICES + 1];
 
 static struct sim_pool *sim_pool_default(int device)
 {
@@ -36,30 +31,6 @@ static struct sim_pool *sim_pool_current(int device)
     return p ? p : sim_pool_default(device);
 }
 
-void sim_pools_reset(int device)
-{
-    if (!sim_spec.reset_pools)
-        return;
-    for (struct sim_pool *p = sim_pools; p; p = p->next)
-        if (p->device == device)
-            p->dead = true;
-    sim_pool_defaults[device + 1] = sim_pool_currents[device + 1] = NULL;
-}
-
-CUresult sim_pool_find(CUmemoryPool h, struct sim_pool **out)
-{
-    for (struct sim_pool *p = sim_pools; p; p = p->next)
-        if ((CUmemoryPool)p == h && !p->destroyed) {
-            if (p->dead) {
-                fprintf(stderr, "gpuprof: sim: a pool is used that died with its device's primary context\n");
-                abort();
-            }
-            *out = p;
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 /* For a call that a capture may forbid. */
 static CUresult sim_pool_ask(CUmemoryPool h, struct sim_pool **out)
 {
@@ -69,6 +40,7 @@ static CUresult sim_pool_ask(CUmemoryPool h, struct sim_pool **out)
 }
 
 /* ---- allocation -------------------------------------------------------------------------------------------------- */
+
 /* pool NULL: the current pool of the stream's device. */
 static CUresult sim_pool_alloc_call(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, bool named, CUstream hs)
 {
@@ -156,6 +128,7 @@ SIM_API2_PTSZ(600, 601, 11020, cuMemFreeAsync, CUdeviceptr, dptr, CUstream, hStr
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
+
 static CUresult sim_pool_place_of(const CUmemPoolProps *props, int *device)
 {
     const CUmemLocation *l = &props->location;
@@ -240,6 +213,7 @@ SIM_API2(602, 11020, cuMemPoolTrimTo, CUmemoryPool, pool, size_t, minBytesToKeep
 }
 
 /* ---- which pool is current --------------------------------------------------------------------------------------- */
+
 SIM_API2(606, 11020, cuDeviceGetDefaultMemPool, CUmemoryPool *, pool_out, CUdevice, dev)
 {
     if (!sim_device_get(dev))
@@ -319,6 +293,7 @@ SIM_API3(803, 13000, cuMemSetMemPool, CUmemLocation *, location, CUmemAllocation
 }
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
+
 SIM_API3(603, 11020, cuMemPoolSetAttribute, CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value)
 {
     struct sim_pool *p;
@@ -385,6 +360,7 @@ SIM_API3(604, 11020, cuMemPoolGetAttribute, CUmemoryPool, pool, CUmemPool_attrib
 }
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
+
 static bool sim_access_flags_valid(CUmemAccess_flags f)
 {
     return f == CU_MEM_ACCESS_FLAGS_PROT_NONE || f == CU_MEM_ACCESS_FLAGS_PROT_READ ||
@@ -422,34 +398,7 @@ SIM_API3(617, 11020, cuMemPoolGetAccess, CUmemAccess_flags *, flags, CUmemoryPoo
     return CUDA_SUCCESS;
 }
 
-static CUresult sim_pool_allows(const struct sim_pool *p, int device, bool write)
-{
-    if (device == SIM_HOST)
-        return CUDA_SUCCESS;
-    return (p->access[device] & (write ? 2 : 1)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write)
-{
-    struct sim_piece *f = m->owner;
-
-    (void)offset, (void)size;
-    return sim_pool_allows(f->chunk->pool, device, write);
-}
-
 /* ---- sharing ----------------------------------------------------------------------------------------------------- */
-struct sim_pool_export {
-    uint64_t magic, inode, offset, size;
-};
-_Static_assert(sizeof(struct sim_pool_export) <= sizeof(CUmemPoolPtrExportData), "fits the opaque export data");
-
-/* An imported pointer: its record and the pages that were mapped for it. */
-struct sim_pool_import {
-    struct sim_pool *pool;
-    CUdeviceptr base;
-    size_t size;
-    int device;
-};
 
 static uint64_t sim_inode(int fd)
 {
@@ -524,22 +473,6 @@ static CUresult sim_import_access(struct sim_memory *m, size_t offset, size_t si
 
     (void)offset, (void)size;
     return sim_pool_allows(i->pool, device, write);
-}
-
-CUresult sim_pool_import_free(struct sim_memory *m)
-{
-    struct sim_pool_import *i = m->owner;
-
-    sim_shadow_forget(m->base, m->size);
-    sim_ledger_kind(i->device, SIM_IMPORTED, -(int64_t)m->size);
-    sim_memory_remove(m);
-    sim_space_unmap(i->base, i->size);
-    sim_space_release(i->base, i->size);
-    i->pool->outstanding--;
-    sim_pool_maybe_end(i->pool);
-    free(i);
-    free(m);
-    return CUDA_SUCCESS;
 }
 
 SIM_API3(616, 11020, cuMemPoolImportPointer, CUdeviceptr *, ptr_out, CUmemoryPool, pool, CUmemPoolPtrExportData *,

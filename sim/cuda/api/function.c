@@ -1,23 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Functions of modules: lookup by handle and their attributes.  Launches are in launch.c. */
-#include "context.h"
-#include "module.h"
-
-/* A launch takes a CUkernel where a CUfunction is meant; it means the function in the current
- * context. */
-struct sim_function *sim_function_find(CUfunction handle)
-{
-    for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
-        struct sim_context *context = sim_context_by_uid(uid);
-        for (struct sim_module *module = context ? context->modules : NULL; module; module = module->next)
-            for (struct sim_function *at = module->functions; at; at = at->next)
-                if ((CUfunction)at == handle)
-                    return at;
-    }
-    struct sim_kernel *kernel = sim_kernel_find((CUkernel)handle);
-    struct sim_function *function;
-    return kernel && sim_kernel_function(kernel, &function) == CUDA_SUCCESS ? function : NULL;
-}
+#include "cuda/module.h"
 
 static CUresult sim_attribute(struct sim_function *function, CUfunction_attribute attribute, int **value)
 {
@@ -112,6 +95,7 @@ SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
 }
 
 /* ---- where a function is from ------------------------------------------------------------------------------------ */
+
 /* A function of a module is loaded with it. */
 SIM_API2(566, 11000, cuFuncGetModule, CUmodule *, hmod, CUfunction, hfunc)
 {

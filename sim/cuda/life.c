@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * Contexts begin and end, together with the objects that end with them.  api/context.c and api/green.c have the entry
+ * points, context.c finds contexts. */
+#include "cuda/context.h"
+#include "cuda/memory.h"
+#include "cuda/pool.h"
+
+#include <stdlib.h>
+
+/* What was seen of bare contexts, from 107 MiB on an RTX 4060 Ti to 555 MiB on an RTX PRO 6000 Blackwell, is within 6 %
+ * of 2 KiB for each thread that can be resident: the driver keeps local memory for all of them. Small devices, which
+ * tests use to run out of memory, lose an eighth to it. */
+static uint64_t sim_overhead(int device)
+{
+    uint64_t eighth = sim_devices[device].total / 8 / SIM_PAGE * SIM_PAGE;
+    uint64_t threads = (uint64_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
+                       (uint64_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+    uint64_t bytes = sim_round_up(threads * 2048, SIM_PAGE);
+    return eighth < bytes ? eighth : bytes;
+}
+
+static CUresult sim_overhead_grow(int device, uint64_t bytes)
+{
+    struct sim_device *d = &sim_devices[device];
+    if (d->overhead >= bytes)
+        return CUDA_SUCCESS;
+    CUresult result = sim_device_take(device, bytes - d->overhead);
+    if (result == CUDA_SUCCESS)
+        d->overhead = bytes;
+    return result;
+}
+
+/* On an H200 the first kernel of most programs made the context larger, by a sixth, for its local memory as it seems. */
+CUresult sim_context_launches(const struct sim_context *context)
+{
+    uint64_t bare = sim_overhead(context->device);
+    return sim_overhead_grow(context->device, bare + bare / 6 / SIM_PAGE * SIM_PAGE);
+}
+
+/* The last context of a device gives the overhead back. */
+static void sim_overhead_give(int device)
+{
+    for (struct sim_context *at = sim_contexts; at; at = at->next)
+        if (at->device == device)
+            return;
+    sim_device_give(device, sim_devices[device].overhead);
+    sim_devices[device].overhead = 0;
+}
+
+static void sim_limits_default(struct sim_context *context)
+{
+    const int device = context->device;
+    const size_t l2 = (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+                 printf_bytes = (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) * 65536;
+    const bool hopper = sim_spec.gpu->capability == 90;
+    /* The driver's defaults for a new context on a current device; those that depend on the GPU as an H200's. */
+    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = hopper ? printf_bytes : SIM_MIB;
+    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * SIM_MIB;
+    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = hopper ? l2 / 16 * 3 : 0;
+    context->limits[CU_LIMIT_SHMEM_SIZE] =
+        (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+}
+
+/* `context` is zeroed memory.  Drops the lock for the CONTEXT_CREATED event. */
+CUresult sim_context_start(struct sim_context *context, int device, unsigned flags)
+{
+    CUresult result = sim_overhead_grow(device, sim_overhead(device));
+    if (result != CUDA_SUCCESS)
+        return result;
+    context->uid = ++sim_context_uid;
+    context->device = device;
+    context->flags = flags;
+    sim_limits_default(context);
+    context->next = sim_contexts;
+    sim_contexts = context;
+    sim_ledger_contexts(device, 1);
+    sim_stream_context_created(context);
+    sim_tool_event(SIM_TOOL_RESOURCE, SIM_TOOL_CONTEXT_CREATED, context, NULL, NULL);
+    return CUDA_SUCCESS;
+}
+
+/* Everything that dies with it goes; the struct stays with the caller.  Drops the lock for events
+ * and waits. */
+void sim_context_end(struct sim_context *context)
+{
+    context->dying = true;
+    sim_tool_event(SIM_TOOL_RESOURCE, SIM_TOOL_CONTEXT_DESTROY_STARTING, context, NULL, NULL);
+    sim_stream_context_destroyed(context);
+    sim_modules_end(context);
+    sim_textures_end(context);
+    sim_arrays_end(context);
+    sim_memory_end(context);
+    struct sim_context **at = &sim_contexts;
+    while (*at != context)
+        at = &(*at)->next;
+    *at = context->next;
+    sim_ledger_contexts(context->device, -1);
+    sim_overhead_give(context->device);
+}
+
+/* ---- primary contexts -------------------------------------------------------------------------------------------- */
+
+void sim_primary_end(struct sim_device *device)
+{
+    device->primary_refs = 0;
+    sim_green_end(device->primary);
+    sim_context_end(device->primary);
+    sim_pools_reset((int)(device - sim_devices));
+    device->primary->dying = false;
+}
+
+CUresult sim_primary_release(CUdevice dev)
+{
+    struct sim_device *device = sim_device_get(dev);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (device->primary_refs == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (device->primary_refs == 1)
+        sim_primary_end(device);
+    else
+        device->primary_refs--;
+    return CUDA_SUCCESS;
+}
+
+/* Their references to the primary context are void: it ends for all. */
+void sim_green_end(struct sim_context *primary)
+{
+    for (uint32_t uid = primary->uid + 1; uid; uid++) {
+        struct sim_context *context = sim_context_by_uid(uid);
+        if (!context && uid > sim_context_newest())
+            return;
+        if (!context || context->parent != primary || context->dying)
+            continue;
+        sim_context_end(context);
+        free(context);
+    }
+}
+
+/* ---- what ends with a context ------------------------------------------------------------------------------------ */
+
+void sim_memory_end(struct sim_context *context)
+{
+    while (context->memory)
+        sim_memory_dispose(context->memory);
+}
+
+/* The context goes: its work finishes, its streams and events die with it. */
+void sim_stream_context_destroyed(struct sim_context *c)
+{
+    struct sim_point all = {0};
+    struct sim_stream *s, *next;
+
+    for (s = sim_stream_first(); s; s = s->next)
+        if (s->context == c)
+            sim_point_join(&all, &s->point);
+    sim_point_wait(&all);
+    sim_point_drop(&all);
+    for (s = sim_stream_first(); s; s = next) {
+        next = s->next;
+        if (s->context == c) {
+            sim_capture_stream_gone(s);
+            sim_stream_drop(s);
+        }
+    }
+    sim_context_events_end(c);
+}
