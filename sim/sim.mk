@@ -19,7 +19,7 @@ STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudn
 	$(foreach n,10 11 12,libcufft.so.$n) libcurand.so.10 $(foreach n,11 12,libcusolver.so.$n libcusparse.so.$n) libcusparseLt.so.0 libcufile.so.0
 STANDIN_cublas := cublas blas
 STANDIN_cusolver := cusolver blas
-STANDIN_cudnn := cudnn cudnnconv cudnnplan cudnnrnn
+STANDIN_cudnn := cudnn cudnnconv cudnnplan cudnnrnn cudnntensor
 # The parts of cuDNN, which some programs open by themselves: empty, and each needs the whole.
 STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compiled engines_tensor_ir ext graph heuristic ops,libcudnn_$p.so.9) \
 	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)

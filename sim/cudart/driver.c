@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How the runtime finds its driver, and the bracket around each of its calls.  The way in is the
- * real runtime's: dlopen("libcuda.so.1"), one dlsym of cuGetProcAddress_v2, everything else through
- * that function.  Called by every entry point; must never call the driver by a linked symbol, since
+ * How the runtime finds its driver.  The way in is the real runtime's: dlopen("libcuda.so.1"), one
+ * dlsym of cuGetProcAddress_v2, everything else through that function.  Called by every entry point; must never call the driver by a linked symbol, since
  * programs and shims get in front by these steps. */
 #include "cudart/runtime.h"
 
@@ -18,8 +17,6 @@ static struct {
      * pthread_once. */
     const struct sim_tool_table *tools;
 } rt_state = {.load_once = PTHREAD_ONCE_INIT, .init_once = PTHREAD_ONCE_INIT};
-
-static __thread cudaError_t rt_thread_error;
 
 /* Stands in for a function that this driver does not have.  36 is the runtime's own code, not the
  * driver's. */
@@ -113,38 +110,4 @@ const struct sim_tool_table *rt_tools(void)
 rt_getproc_fn rt_getproc(void)
 {
     return rt_state.getproc;
-}
-
-cudaError_t rt_begin(struct rt_call *call, unsigned need, uint32_t cbid, const char *name, const void *params)
-{
-    cudaError_t status = need & (RT_INIT | RT_CONTEXT) ? rt_init() : cudaSuccess;
-
-    call->need = need;
-    call->tools = rt_tools();
-    if (call->tools)
-        call->tools->runtime_begin(&call->frame, cbid, name, params);
-    if (status == cudaSuccess && need & RT_CONTEXT)
-        status = rt_context();
-    return status;
-}
-
-cudaError_t rt_end(struct rt_call *call, cudaError_t status)
-{
-    /* A copy, since in this domain a tool's writes do not reach the program. */
-    cudaError_t shown = status;
-
-    if (status != cudaSuccess && !(call->need & RT_QUIET))
-        rt_thread_error = status;
-    if (call->tools)
-        call->tools->runtime_end(&call->frame, &shown);
-    return status;
-}
-
-cudaError_t rt_last_error(bool clear)
-{
-    cudaError_t error = rt_thread_error;
-
-    if (clear)
-        rt_thread_error = cudaSuccess;
-    return error;
 }

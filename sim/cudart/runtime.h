@@ -75,6 +75,7 @@ cudaError_t rt_error_from(CUresult result);
 cudaError_t rt_copy3d(const struct cudaMemcpy3DParms *from, CUDA_MEMCPY3D *to);
 cudaError_t rt_kernel_function(const void *func, CUfunction *function);
 
+bool rt_kernel_known(CUkernel kernel);
 cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library);
 void rt_kernel_forget(CUlibrary library);
 cudaError_t rt_launch_config(const cudaLaunchConfig_t *from, CUlaunchConfig *to);

@@ -23,7 +23,7 @@ static bool setting_is_here(const char *part)
 {
     Dl_info info;
 
-    return dladdr((void *)cuptiGetVersion, &info) && info.dli_fname && strstr(info.dli_fname, part);
+    return dladdr((void *)cupti_setting, &info) && info.dli_fname && strstr(info.dli_fname, part);
 }
 
 /* One entry of the list, in `text`; cuts it into pieces. */

@@ -18,49 +18,6 @@
 #define COMM_WAIT_SECONDS 540
 #define COMM_SAY_SECONDS  30
 
-/* ---- errors ------------------------------------------------------------------------------------------------------ */
-
-static __thread char comm_text[512];
-
-enum nccl_result nccl_error(enum nccl_result result, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(comm_text, sizeof comm_text, format, list);
-    va_end(list);
-    const char *debug = secure_getenv("NCCL_DEBUG");
-    if (debug && *debug)
-        fprintf(stderr, "gpuprof: sim: NCCL: %s\n", comm_text);
-    return result;
-}
-
-/* Work fails on the simulator's thread; programs ask on theirs. */
-static char comm_failure[512];
-static pthread_mutex_t comm_failure_lock = PTHREAD_MUTEX_INITIALIZER;
-
-NCCL_API(const char *, ncclGetLastError, struct nccl_comm *comm)
-{
-    (void)comm;
-    pthread_mutex_lock(&comm_failure_lock);
-    if (*comm_failure)
-        snprintf(comm_text, sizeof comm_text, "%s", comm_failure);
-    pthread_mutex_unlock(&comm_failure_lock);
-    return comm_text;
-}
-
-NCCL_API(const char *, ncclGetErrorString, enum nccl_result result)
-{
-    static const char *const texts[] = {"no error",
-                                        "unhandled cuda error",
-                                        "unhandled system error",
-                                        "internal error",
-                                        "invalid argument",
-                                        "invalid usage",
-                                        "remote process exited or there was a network error",
-                                        "NCCL operation in progress"};
-    return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "unknown result code";
-}
-
 void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char *format, ...)
 {
     char text[400];
@@ -71,9 +28,7 @@ void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char 
     va_end(list);
     if (!__atomic_compare_exchange_n(&comm->failed, &none, result, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return;
-    pthread_mutex_lock(&comm_failure_lock);
-    snprintf(comm_failure, sizeof comm_failure, "rank %d of %d: %s", comm->rank, comm->ranks, text);
-    pthread_mutex_unlock(&comm_failure_lock);
+    nccl_error_failure("rank %d of %d: %s", comm->rank, comm->ranks, text);
     fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d: %s\n", comm->rank, comm->ranks, text);
 }
 

@@ -190,9 +190,12 @@ bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*r
                     void *data);
 /* Waits, with the lock held, until *counter has reached the number, or the communicator has failed. */
 void nccl_comm_turn(struct nccl_comm *comm, const uint64_t *counter, uint64_t number);
+
+/* ---- errors (error.c) -------------------------------------------------------------------------------------------- */
 /* Remembers and returns the result. */
 enum nccl_result nccl_error(enum nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const char *nccl_error_text(void);
+/* Work that fails on the simulator's thread: what ncclGetLastError tells all threads from now on. */
+void nccl_error_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- groups (group.c) -------------------------------------------------------------------------------------------- */
 NCCL_EXPORT enum nccl_result pncclGroupStart(void);
