@@ -165,7 +165,7 @@ static bool standin_is_runtime(const char *name)
 
 static void standin_list(const char *where, bool (*wanted)(const char *name))
 {
-    struct entry {
+    struct audit_entry {
         uint64_t inode;
         int64_t next;
         unsigned short bytes;
@@ -179,7 +179,7 @@ static void standin_list(const char *where, bool (*wanted)(const char *name))
         return;
     while ((n = standin_call(SYS_getdents64, fd, (long)text, sizeof text, 0)) > 0)
         for (long at = 0; at < n;) {
-            const struct entry *entry = (const struct entry *)(text + at);
+            const struct audit_entry *entry = (const struct audit_entry *)(text + at);
             at += entry->bytes;
             if (standin_count == STANDIN_NAMES || !wanted(entry->name) || standin_length(entry->name) >= STANDIN_NAME)
                 continue;

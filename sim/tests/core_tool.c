@@ -4,7 +4,7 @@
 
 #include "core_check.h"
 
-struct seen {
+struct tool_seen {
     uint32_t domain, cbid, site, uid;
     const char *function;
     uint64_t correlation;
@@ -13,7 +13,7 @@ struct seen {
     size_t size;
     const void *descriptor_first;
 };
-static struct seen log_[256];
+static struct tool_seen log_[256];
 static int count_;
 
 struct alloc_params {
@@ -24,15 +24,15 @@ struct alloc_params {
 static void on_call(void *user, const struct sim_tool_call *call)
 {
     const struct alloc_params *alloc = call->params;
-    struct seen *s = &log_[count_ < 255 ? count_++ : 255];
+    struct tool_seen *s = &log_[count_ < 255 ? count_++ : 255];
     CHECK(user == log_);
-    *s = (struct seen){.domain = call->domain,
-                       .cbid = call->cbid,
-                       .site = call->site,
-                       .uid = call->context_uid,
-                       .function = call->function,
-                       .correlation = *call->correlation,
-                       .result = call->result ? *(const int *)call->result : -1};
+    *s = (struct tool_seen){.domain = call->domain,
+                            .cbid = call->cbid,
+                            .site = call->site,
+                            .uid = call->context_uid,
+                            .function = call->function,
+                            .correlation = *call->correlation,
+                            .result = call->result ? *(const int *)call->result : -1};
     if (call->cbid == 243 || call->cbid == 598 || call->cbid == 599)
         s->size = alloc->bytesize;
     if (call->site == SIM_TOOL_EXIT && call->cbid == 243 && s->result == 0)
@@ -46,9 +46,9 @@ static void on_call(void *user, const struct sim_tool_call *call)
 
 static void on_event(void *user, const struct sim_tool_event *event)
 {
-    struct seen *s = &log_[count_ < 255 ? count_++ : 255];
+    struct tool_seen *s = &log_[count_ < 255 ? count_++ : 255];
     (void)user;
-    *s = (struct seen){.domain = event->domain, .cbid = event->cbid, .uid = event->context_uid, .result = -2};
+    *s = (struct tool_seen){.domain = event->domain, .cbid = event->cbid, .uid = event->context_uid, .result = -2};
     if (event->cbid == SIM_TOOL_MODULE_LOADED)
         s->size = ((struct sim_tool_module *)event->descriptor)->cubin_size;
 }
@@ -70,7 +70,7 @@ static void subscribe(const struct sim_tool_table *t)
     CHECK_EQ(t->enable_domain(SIM_TOOL_RESOURCE, 1), 0);
 }
 
-static const struct seen *find(uint32_t domain, uint32_t cbid, uint32_t site)
+static const struct tool_seen *find(uint32_t domain, uint32_t cbid, uint32_t site)
 {
     for (int i = 0; i < count_; i++)
         if (log_[i].domain == domain && log_[i].cbid == cbid && log_[i].site == site)

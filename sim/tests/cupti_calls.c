@@ -10,7 +10,7 @@
 #define DRIVER  CUPTI_CB_DOMAIN_DRIVER_API
 #define RUNTIME CUPTI_CB_DOMAIN_RUNTIME_API
 
-struct seen {
+struct calls_seen {
     int domain, site;
     unsigned cbid, context_uid;
     const char *name;
@@ -19,12 +19,12 @@ struct seen {
     uint64_t slot;
 };
 
-static struct seen seen[64];
+static struct calls_seen seen[64];
 static int count;
 static CUpti_SubscriberHandle subscriber;
 
 /* How many parameters of 8 bytes the calls begin with whose parameters are looked at; others may have less. */
-static int parameters(const struct seen *of)
+static int parameters(const struct calls_seen *of)
 {
     if (of->domain == RUNTIME)
         return of->cbid == 20 ? 2 : of->cbid == 22; /* cudaMalloc, cudaFree */
@@ -35,7 +35,7 @@ static int parameters(const struct seen *of)
 static void record(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *cbdata)
 {
     const CUpti_CallbackData *data = cbdata;
-    struct seen *to = &seen[count < 63 ? count : 63];
+    struct calls_seen *to = &seen[count < 63 ? count : 63];
 
     count++;
     memset(to, 0, sizeof *to);

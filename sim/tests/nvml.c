@@ -67,13 +67,13 @@ static struct memory memory_of(unsigned index)
     return memory;
 }
 
-struct child {
+struct nvml_child {
     pid_t pid;
     int line;
 };
-static struct child start(const char *visible, void (*body)(int line))
+static struct nvml_child start(const char *visible, void (*body)(int line))
 {
-    struct child child;
+    struct nvml_child child;
     int lines[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lines) == 0);
     fflush(NULL);
@@ -91,7 +91,7 @@ static struct child start(const char *visible, void (*body)(int line))
     return child;
 }
 
-static void end(struct child child, int expected)
+static void end(struct nvml_child child, int expected)
 {
     int status = -1;
     CHECK(waitpid(child.pid, &status, 0) == child.pid);
@@ -117,7 +117,7 @@ static void user(int line)
     check_wait(line);
 }
 
-static unsigned long long used_by(struct child child)
+static unsigned long long used_by(struct nvml_child child)
 {
     unsigned long long used = 0;
     CHECK(read(child.line, &used, sizeof used) == sizeof used);
@@ -139,13 +139,13 @@ static void watch(void)
     CHECK_EQ(memory_of(0).used, 0);
     CHECK_EQ(memory_of(0).total, 85017755648);
 
-    struct child one = start(NULL, user), two = start("1", user);
+    struct nvml_child one = start(NULL, user), two = start("1", user);
     unsigned long long bytes = used_by(one);
     CHECK(bytes >= 256 * MIB);
     CHECK_EQ(memory_of(0).used, bytes);
     unsigned long long other = used_by(two); /* its device 0 is the second one here */
     CHECK_EQ(memory_of(1).used, other);
-    struct child three = start("0", user);
+    struct nvml_child three = start("0", user);
     unsigned long long more = used_by(three); /* of both */
     CHECK_EQ(memory_of(0).used, more);
     CHECK_EQ(NVML(nvmlDeviceGetMemoryInfo_v2, handle(0), &newer), 0);
