@@ -3,7 +3,7 @@
  * main.c: the `gpuprof` command: finds the sub-command and runs it.  tools/cmd/commands.c has the
  * table.
  */
-#include <cmd/cmd.h>
+#include <cmd/help.h>
 #include <gpuprof/gpuprof.h>
 
 #include <locale.h>

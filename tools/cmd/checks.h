@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.h: the checks of `gpuprof doctor` and the lines that they print.  checks.c examines the
- * requirements of the agent and finds other profilers.  Called by doctor.c.
+ * checks.h: the checks of `gpuprof doctor` and the lines that they print.  verdicts.c
+ * prints the lines, checks.c examines the requirements of the agent, tracers.c finds other profilers,
+ * libcheck.c and cuptifind.c try libraries.  Called by doctor.c.
  */
 #ifndef GP_CMD_CHECKS_H
 #define GP_CMD_CHECKS_H
@@ -13,9 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ==== the checks ================================================================================================== */
-
-struct gp_system;
+/* ==== verdicts ==================================================================================================== */
 
 enum gp_verdict { GP_OK, GP_NO, GP_UNSURE };
 
@@ -38,6 +37,10 @@ uint32_t gp_check_good(const struct gp_doctor *doctor);
 /* Writes the names of the checks in `bits`, separated by commas, and returns their count. */
 int gp_check_list(uint32_t bits, char *names, size_t names_bytes);
 
+/* ==== the machine and its programs ================================================================================ */
+
+struct gp_system;
+
 /* Checks kernel, BTF, BPF file system, sysctls, lockdown, the capabilities of this process, and
  * the agent. */
 void gp_checks_system(struct gp_doctor *doctor);
@@ -59,7 +62,26 @@ struct gp_probe {
     char text[256];   /* why it failed */
 };
 
+/* Whether the library loads and has InitializeInjection. */
+void gp_libcheck_library(const char *path, struct gp_probe *probe);
+/* Whether the dynamic loader preloads it, tried with this command. */
+void gp_libcheck_preload(const char *path, struct gp_probe *probe);
+/* number: cuptiGetVersion.  Where the driver works, whether a tool can subscribe too. */
+void gp_libcheck_cupti(const char *path, struct gp_probe *probe);
 /* number: cuDriverGetVersion. */
 void gp_libcheck_driver(struct gp_probe *probe);
+/* number: count of devices, from cuInit and cuDeviceGetCount of this driver. */
+void gp_libcheck_devices(const char *path, struct gp_probe *probe);
+
+#define GP_CUPTI_FOUND 16
+
+struct gp_cupti_found {
+    int count;
+    char paths[GP_CUPTI_FOUND][512];
+};
+
+/* Finds libcupti.so.13, .12 and .11*: in LD_LIBRARY_PATH, the folders of the loader, CUDA_HOME,
+ * /usr/local/cuda and pip's nvidia packages, each file once. */
+void gp_cupti_find(struct gp_cupti_found *found);
 
 #endif

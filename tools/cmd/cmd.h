@@ -22,8 +22,8 @@
 
 /* ==== the description of a command ================================================================================ */
 /* The description of one command: its options, operands, texts and functions.  Each command defines
- * one struct gp_command_spec; the parser (option.c), the help (help.c), the man page (help.c) and
- * the shell completions (completion.c) read it, so an option is written down once.  commands.c has
+ * one struct gp_command_spec; the parser (option.c), the help (help.c), the man page (manpage.c)
+ * and the shell completions (completion.c) read it, so an option is written down once.  commands.c has
  * the table of all commands. */
 
 /* What an argument is, and the type of the member of the command's struct that it fills. */
@@ -160,18 +160,6 @@ void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_op
  * after a message.  Call gp_options_free in both cases.  One thread. */
 int gp_command_parse(const struct gp_command_spec *spec, int argc, char **argv, void *options, bool *help);
 void gp_options_free(const struct gp_command_spec *spec, void *options);
-
-/* ---- help.c, completion.c: tables of commands end with NULL ------------------------------------------------------ */
-
-/* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
- * columns. */
-void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands);
-void gp_help_command(FILE *out, const struct gp_command_spec *spec);
-/* `gpuprof help --man`: the whole page as roff. */
-void gp_manpage_write(FILE *out, const struct gp_command_spec *const *commands);
-/* `gpuprof completion SHELL`. */
-extern const char *const gp_completion_shells[];
-void gp_completion_write(FILE *out, int shell, const struct gp_command_spec *const *commands);
 
 /* ==== what the commands share ===================================================================================== */
 

@@ -6,6 +6,7 @@
 #include <cmd/cmd.h>
 
 #include <base/compiler.h>
+#include <cmd/help.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * Called by commands.c for `gpuprof completion SHELL`.  The scripts run `gpuprof stat --all --json`
  * to find process numbers.
  */
-#include <cmd/cmd.h>
+#include <cmd/help.h>
 
 #include <string.h>
 

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * doctor.c: `gpuprof doctor`: reports what works on this machine and what to do about the rest.
- * Called by commands.c; checks.c has the checks of the agent and of other profilers.
- * Its parts: where CUPTI is, the command.
+ * Called by commands.c; checks.h has the checks that are in files of their own.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memfd_create, pipe2 */
-#endif
+#define _GNU_SOURCE /* memfd_create */
 #include <agent/maps/maps.h>
-#include <base/compiler.h>
 #include <cmd/checks.h>
 #include <cmd/cmd.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
 #include <limits.h>
@@ -22,320 +16,13 @@
 #include <read/collect/procfs.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/* ==== libraries =================================================================================================== */
-/* Tries libraries in child processes. */
-
-/* cuInit on a machine with eight GPUs and no persistence daemon takes some seconds. */
-#define GP_PROBE_SECONDS 20
-
-typedef void (*gp_probe_fn)(const char *path, struct gp_probe *probe);
-typedef int (*gp_cuda_init_fn)(unsigned);
-typedef int (*gp_cuda_number_fn)(int *);
-typedef int (*gp_cupti_version_fn)(uint32_t *);
-typedef int (*gp_cupti_subscribe_fn)(void **, void (*)(void *, int, uint32_t, const void *), void *);
-typedef int (*gp_cupti_text_fn)(int, const char **);
-
-static void *probe_open(const char *path, struct gp_probe *probe)
-{
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(probe->text, sizeof(probe->text), "%s", dlerror());
-    return library;
-}
-
-static void *probe_symbol(void *library, const char *name, struct gp_probe *probe)
-{
-    void *symbol = library ? dlsym(library, name) : NULL;
-    if (library && !symbol)
-        snprintf(probe->text, sizeof(probe->text), "it has no %s", name);
-    return symbol;
-}
-
-static void probe_result(struct gp_probe *probe, const char *call, int rc, long long number)
-{
-    probe->ok = rc == 0;
-    probe->number = number;
-    if (rc)
-        snprintf(probe->text, sizeof(probe->text), "%s failed with error %d", call, rc);
-}
-
-static void try_library(const char *path, struct gp_probe *probe)
-{
-    void *library = probe_open(path, probe);
-    probe->ok = probe_symbol(library, "InitializeInjection", probe) != NULL;
-}
-
-static void no_callback(void *user, int domain, uint32_t id, const void *data)
-{
-    (void)user;
-    (void)domain;
-    (void)id;
-    (void)data;
-}
-
-/* Without a device each copy refuses, whatever its version. */
-static void try_subscribe(void *library, struct gp_probe *probe)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *handle = NULL;
-    gp_cuda_init_fn init = driver ? (gp_cuda_init_fn)dlsym(driver, "cuInit") : NULL;
-    gp_cupti_subscribe_fn subscribe = (gp_cupti_subscribe_fn)probe_symbol(library, "cuptiSubscribe", probe);
-    gp_cupti_text_fn text = (gp_cupti_text_fn)dlsym(library, "cuptiGetResultString");
-    const char *name = NULL;
-    probe->ok = subscribe != NULL;
-    if (!subscribe || !init || init(0) != 0)
-        return;
-    int rc = subscribe(&handle, no_callback, NULL);
-    probe->ok = rc == 0;
-    if (rc && (!text || text(rc, &name) != 0 || !name))
-        name = "error";
-    if (rc)
-        snprintf(probe->text, sizeof(probe->text), "cuptiSubscribe answers %s (%d)", name, rc);
-}
-
-static void try_cupti(const char *path, struct gp_probe *probe)
-{
-    uint32_t version = 0;
-    void *library = probe_open(path, probe);
-    gp_cupti_version_fn get = (gp_cupti_version_fn)probe_symbol(library, "cuptiGetVersion", probe);
-    if (get) {
-        int rc = get(&version);
-        probe_result(probe, "cuptiGetVersion", rc, version);
-    }
-    if (probe->ok)
-        try_subscribe(library, probe);
-}
-
-static void try_driver(const char *path, struct gp_probe *probe)
-{
-    int version = 0;
-    void *library = probe_open(path, probe);
-    gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDriverGetVersion", probe);
-    if (get) {
-        int rc = get(&version);
-        probe_result(probe, "cuDriverGetVersion", rc, version);
-    }
-}
-
-static void try_devices(const char *path, struct gp_probe *probe)
-{
-    int count = 0;
-    void *library = probe_open(path, probe);
-    gp_cuda_init_fn init = (gp_cuda_init_fn)probe_symbol(library, "cuInit", probe);
-    gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDeviceGetCount", probe);
-    if (!init || !get)
-        return;
-    int rc = init(0);
-    probe_result(probe, "cuInit", rc, 0);
-    if (rc)
-        return;
-    rc = get(&count);
-    probe_result(probe, "cuDeviceGetCount", rc, count);
-}
-
-/* The loader reports on standard error that it cannot preload a library, and starts the program
- * anyway. */
-static void try_preload(const char *path, struct gp_probe *probe)
-{
-    int ends[2], status = 0;
-    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
-    if (pid == 0) {
-        char *argv[] = {"gpuprof", "help", NULL};
-        dup2(ends[1], STDERR_FILENO);
-        setenv("LD_PRELOAD", path, 1);
-        execv("/proc/self/exe", argv);
-        _exit(127);
-    }
-    if (pid < 0) {
-        snprintf(probe->text, sizeof(probe->text), "%s", strerror(errno));
-        return;
-    }
-    close(ends[1]);
-    ssize_t n = read(ends[0], probe->text, sizeof(probe->text) - 1);
-    probe->text[n > 0 ? n : 0] = '\0';
-    probe->text[strcspn(probe->text, "\n")] = '\0';
-    waitpid(pid, &status, 0);
-    probe->ok = n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static void probe_child(gp_probe_fn try, const char *path, int out)
-{
-    struct gp_probe probe;
-    memset(&probe, 0, sizeof(probe));
-    int null = open("/dev/null", O_RDWR);
-    if (null >= 0) { /* the output of the library must not mix with that of doctor */
-        dup2(null, STDOUT_FILENO);
-        dup2(null, STDERR_FILENO);
-    }
-    unsetenv("CUDA_INJECTION64_PATH");
-    signal(SIGALRM, SIG_DFL);
-    alarm(GP_PROBE_SECONDS);
-    try(path, &probe);
-    ssize_t n = write(out, &probe, sizeof(probe));
-    _exit(n == (ssize_t)sizeof(probe) ? 0 : 1);
-}
-
-static void probe_run(gp_probe_fn try, const char *path, struct gp_probe *probe)
-{
-    int ends[2], status = 0;
-    memset(probe, 0, sizeof(*probe));
-    fflush(NULL);
-    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
-    if (pid == 0)
-        probe_child(try, path, ends[1]);
-    if (pid < 0) {
-        snprintf(probe->text, sizeof(probe->text), "cannot be tested: %s", strerror(errno));
-        return;
-    }
-    close(ends[1]);
-    ssize_t n;
-    do
-        n = read(ends[0], probe, sizeof(*probe));
-    while (n < 0 && errno == EINTR);
-    close(ends[0]);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    probe->text[sizeof(probe->text) - 1] = '\0';
-    if (n == (ssize_t)sizeof(*probe))
-        return;
-    memset(probe, 0, sizeof(*probe));
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        snprintf(probe->text, sizeof(probe->text), "it hangs (no answer in %d s)", GP_PROBE_SECONDS);
-    else
-        snprintf(probe->text, sizeof(probe->text), "it crashes when it is used");
-}
-
-/* Whether the library loads and has InitializeInjection. */
-static void libcheck_library(const char *path, struct gp_probe *probe)
-{
-    probe_run(try_library, path, probe);
-}
-
-/* Whether the dynamic loader preloads it, tried with this command. */
-static void libcheck_preload(const char *path, struct gp_probe *probe)
-{
-    probe_run(try_preload, path, probe);
-}
-
-/* number: cuptiGetVersion.  Where the driver works, whether a tool can subscribe too. */
-static void libcheck_cupti(const char *path, struct gp_probe *probe)
-{
-    probe_run(try_cupti, path, probe);
-}
-
-void gp_libcheck_driver(struct gp_probe *probe)
-{
-    probe_run(try_driver, "libcuda.so.1", probe);
-}
-
-/* number: count of devices, from cuInit and cuDeviceGetCount of this driver. */
-static void libcheck_devices(const char *path, struct gp_probe *probe)
-{
-    probe_run(try_devices, path, probe);
-}
-
-/* ==== the command ================================================================================================= */
-
-/* ---- where CUPTI is ---------------------------------------------------------------------------------------------- */
-/* Finds the CUPTI libraries that a program could use.  Searches for CUPTI
- * libraries. */
-
-#define GP_CUPTI_FOUND 16
-
-struct gp_cupti_found {
-    int count;
-    char paths[GP_CUPTI_FOUND][512];
-};
-
-/* Newest first: a current program is linked with the highest version in a folder. */
-static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.[0-9]", "libcupti.so"};
-
-static void cupti_keep(struct gp_cupti_found *found, const char *path)
-{
-    char mine[PATH_MAX], other[PATH_MAX];
-    if (found->count == GP_CUPTI_FOUND || strlen(path) >= sizeof(found->paths[0]) || !realpath(path, mine))
-        return;
-    for (int i = 0; i < found->count; i++)
-        if (realpath(found->paths[i], other) && strcmp(mine, other) == 0)
-            return;
-    memcpy(found->paths[found->count++], path, strlen(path) + 1);
-}
-
-static void cupti_folder(struct gp_cupti_found *found, const char *folder)
-{
-    for (size_t i = 0; i < GP_COUNT(cupti_names); i++) {
-        char pattern[PATH_MAX];
-        glob_t files;
-        if (snprintf(pattern, sizeof(pattern), "%s/%s", folder, cupti_names[i]) >= (int)sizeof(pattern))
-            continue;
-        if (glob(pattern, 0, NULL, &files) == 0)
-            for (size_t k = 0; k < files.gl_pathc; k++)
-                cupti_keep(found, files.gl_pathv[k]);
-        globfree(&files);
-    }
-}
-
-/* Searches the folders of a colon-separated list. */
-static void cupti_list(struct gp_cupti_found *found, const char *list)
-{
-    char *copy = list ? strdup(list) : NULL, *state = copy, *folder;
-    while (copy && (folder = strsep(&state, ":")))
-        if (folder[0])
-            cupti_folder(found, folder);
-    free(copy);
-}
-
-static void cupti_below(struct gp_cupti_found *found, const char *root, const char *below)
-{
-    char folder[PATH_MAX];
-    if (root && root[0] && snprintf(folder, sizeof(folder), "%s/%s", root, below) < (int)sizeof(folder))
-        cupti_folder(found, folder);
-}
-
-static void cupti_toolkit(struct gp_cupti_found *found, const char *root)
-{
-    static const char *const folders[] = {"lib64", "extras/CUPTI/lib64", "targets/x86_64-linux/lib",
-                                          "targets/sbsa-linux/lib"};
-    for (size_t i = 0; i < GP_COUNT(folders); i++)
-        cupti_below(found, root, folders[i]);
-}
-
-/* Searches for pip's nvidia-cuda-cupti wheels, first in the active virtual environment. */
-static void cupti_pip(struct gp_cupti_found *found)
-{
-    const char *home = getenv("HOME");
-    char user[PATH_MAX] = "";
-    if (home && snprintf(user, sizeof(user), "%s/.local", home) >= (int)sizeof(user))
-        user[0] = '\0';
-    const char *const roots[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), user, "/usr/local", "/usr"};
-    for (size_t i = 0; i < GP_COUNT(roots); i++) {
-        cupti_below(found, roots[i], "lib/python3*/site-packages/nvidia/cu*/lib");
-        cupti_below(found, roots[i], "lib/python3*/dist-packages/nvidia/cu*/lib");
-    }
-}
-
-/* Finds libcupti.so.13, .12 and .11*: in LD_LIBRARY_PATH, the folders of the loader, CUDA_HOME,
- * /usr/local/cuda and pip's nvidia packages, each file once. */
-static void cupti_find(struct gp_cupti_found *found)
-{
-    found->count = 0;
-    cupti_list(found, getenv("LD_LIBRARY_PATH"));
-    cupti_list(found, "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib");
-    cupti_toolkit(found, getenv("CUDA_HOME"));
-    cupti_toolkit(found, "/usr/local/cuda");
-    cupti_pip(found);
-}
-
-/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static void check_kernel(struct gp_doctor *doctor)
 {
@@ -361,7 +48,7 @@ static void check_library(struct gp_doctor *doctor)
         gp_check(doctor, "library", GP_NO, "build or install it: make, or make install PREFIX=...", "%s is missing",
                  path);
     } else {
-        libcheck_library(path, &probe);
+        gp_libcheck_library(path, &probe);
         if (probe.ok)
             gp_check(doctor, "library", GP_OK, NULL, "%s", path);
         else
@@ -370,7 +57,7 @@ static void check_library(struct gp_doctor *doctor)
     if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
         gp_check(doctor, "simulator", GP_NO, "build or install it: make sim", "%s is missing", path);
     } else {
-        libcheck_devices(path, &probe);
+        gp_libcheck_devices(path, &probe);
         if (probe.ok)
             gp_check(doctor, "simulator", GP_OK, NULL, "'gpuprof run --sim CMD' works without a GPU");
         else
@@ -397,7 +84,7 @@ static void check_shim(struct gp_doctor *doctor)
                  "%s: a path with a space or a colon cannot be preloaded", path);
         return;
     }
-    libcheck_preload(path, &probe);
+    gp_libcheck_preload(path, &probe);
     if (probe.ok)
         gp_check(doctor, "shim", GP_OK, NULL,
                  "LD_PRELOAD works, and so do --allocator and GPUPROF_SOURCE=hooks, except for programs that are "
@@ -418,7 +105,7 @@ static void check_driver(struct gp_doctor *doctor)
     }
     gp_check(doctor, "driver", GP_OK, NULL, "libcuda.so.1 for CUDA %lld.%lld", probe.number / 1000,
              probe.number % 1000 / 10);
-    libcheck_devices("libcuda.so.1", &probe);
+    gp_libcheck_devices("libcuda.so.1", &probe);
     if (probe.ok && probe.number > 0)
         gp_check(doctor, "devices", GP_OK, NULL, "%lld", probe.number);
     else
@@ -434,14 +121,14 @@ static void check_cupti(struct gp_doctor *doctor)
     struct gp_cupti_found found;
     struct gp_probe probe;
     char failed[GP_CUPTI_FOUND * 128] = "";
-    cupti_find(&found);
+    gp_cupti_find(&found);
     if (!found.count)
         gp_check(doctor, "cupti", GP_NO, fix,
                  "no libcupti.so found (LD_LIBRARY_PATH, CUDA_HOME, /usr/local/cuda, pip)");
     for (int i = 0; i < found.count; i++) {
         size_t used = strlen(failed);
         const char *before = used ? "; in vain: " : "";
-        libcheck_cupti(found.paths[i], &probe);
+        gp_libcheck_cupti(found.paths[i], &probe);
         /* Without a driver the library's version is 0. */
         if (probe.ok && probe.number)
             gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version %lld%s%s", found.paths[i], probe.number, before,

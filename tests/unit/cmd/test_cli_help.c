@@ -2,7 +2,7 @@
  * test_cli_help.c: the help, the manual page and the completion scripts have every option of
  * every command, the examples are valid command lines, and the scripts work.  Run by the unit
  * tests. */
-#include <cmd/cmd.h>
+#include <cmd/help.h>
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ownerbill.c: the memory of a process on one device by owner, and the rest of what NVML reports for
- * it; see write.h. Called by cmd/analyses.c. */
+ * it; see write.h. Called by cmd/reconcile.c. */
 #include <show/text/write.h>
 
 #include <stdio.h>
