@@ -134,7 +134,7 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
-$(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/collect/*.c) tools/common/values.c $(foreach f,eventtext forecast names oomreport ownerbill statjson stattable,tools/show/text/$f.c) $(B)/libtools.a $(CORE)
+$(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/collect/*.c) tools/common/values.c $(foreach f,eventtext forecast names oomreport ownerbill statjson stattable summary,tools/show/text/$f.c) $(B)/libtools.a $(CORE)
 $(B)/fuzzers/cfi: src/stack/cfi.c
 $(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(CORE_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c

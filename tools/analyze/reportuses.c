@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * reportuses.c: what the memory of a recording is for, and its phases: the names on the stacks come from
- * the symbols, the rest from the analyses; see gate.h.  Also called by `gpuprof phases`. */
-#include <analyze/analyze.h>
+ * the symbols, the rest from the analyses; see report.h.  Also called by `gpuprof phases`. */
 #include <analyze/report.h>
 #include <gpuprof/wire.h>
 #include <read/recording/recording.h>

@@ -2,6 +2,7 @@
  * diff.c: `gpuprof diff`: two recordings of one program, call site by call site, or those of all ranks
  * of two runs of a job.  Called by commands.c. */
 #include <cmd/load.h>
+#include <show/gate/growth.h>
 #include <show/text/write.h>
 
 #include <errno.h>

@@ -8,7 +8,6 @@
 #include <read/collect/collect.h>
 #include <read/collect/procfs.h>
 #include <read/recording/recording.h>
-#include <show/gate/gate.h>
 #include <show/text/write.h>
 #include <stdio.h>
 #include <symbol/symbol.h>

@@ -11,7 +11,6 @@
 #include <common/loaded.h>
 #include <jansson.h>
 #include <show/gate/budget.h>
-#include <show/gate/gate.h>
 #include <show/text/text.h>
 #include <stdbool.h>
 #include <stdint.h>

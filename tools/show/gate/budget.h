@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * budget.h: judges a recording by a file of budgets.
+ * budget.h: budgets of a program's memory, and whether a recording is within them.  `check`, `run`
+ * and `dryrun` take them from --budget and --budgets.  docs/gate.md has the grammar of a file of
+ * them.
  */
 #ifndef GP_SHOW_GATE_BUDGET_H
 #define GP_SHOW_GATE_BUDGET_H
 
-#include <analyze/report.h>
-#include <show/gate/gate.h>
-#include <stdbool.h>
+#include <show/gate/findings.h>
 #include <stddef.h>
-#include <stdint.h>
-
-/* Budgets of a program's memory, and whether a recording is within them.  `check`, `run` and
- * `dryrun` take them from --budget and --budgets.  docs/gate.md has the grammar of a file of them. */
 
 enum gp_budget_kind {
     GP_BUDGET_PEAK,     /* of allocated memory, of each GPU */
@@ -42,6 +38,8 @@ struct gp_budgets {
     bool judged; /* a recording was */
 };
 
+/* "peak", "line" .., as a file of budgets has it. */
+const char *gp_budget_kind_name(enum gp_budget_kind kind);
 /* False: out of memory. */
 bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
                     int64_t bytes);

@@ -2,16 +2,9 @@
  * explain.c: the answer of a recording in few words; see explain.h.  What would help is said only where
  * the numbers of this recording support it, with the most that it could save.
  */
-#include <analyze/analyze.h>
-#include <analyze/report.h>
-#include <gpuprof/wire.h>
-#include <jansson.h>
-#include <read/recording/recording.h>
 #include <show/gate/explain.h>
-#include <show/gate/gate.h>
-#include <show/text/reportparts.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
-#include <stdio.h>
 #include <symbol/symbol.h>
 
 #include <base/text.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * explain.h: explains a rule's verdict about one place.
+ * explain.h: the answer of a recording in at most 2 KB, for a chat or a program: how much, when,
+ * who, what grows, what would help, how sure.
  */
 #ifndef GP_SHOW_GATE_EXPLAIN_H
 #define GP_SHOW_GATE_EXPLAIN_H
@@ -9,9 +10,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-
-/* The answer of a recording in at most 2 KB, for a chat or a program: how much, when, who, what
- * grows, what would help, how sure. */
 
 #define GP_EXPLAIN_BYTES 2048u
 

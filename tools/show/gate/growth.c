@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * growth.c: what a program's memory grew by from one recording to another, and whether that is allowed;
- * see gate.h. */
-#include <analyze/analyze.h>
-#include <analyze/flow.h>
-#include <analyze/report.h>
-#include <gpuprof/wire.h>
+ * see growth.h. */
 #include <read/common/hash.h>
 #include <read/common/parse.h>
-#include <read/recording/recording.h>
-#include <show/gate/gate.h>
-#include <stdio.h>
+#include <show/gate/growth.h>
 #include <symbol/symbol.h>
 
 #include <errno.h>

@@ -4,11 +4,7 @@
  * framework.  Another version of Python or of a library, or another folder, changes none of that.  A
  * function or file with another name is known by the memory below it.
  */
-#include <analyze/analyze.h>
-#include <analyze/report.h>
-#include <read/recording/recording.h>
-#include <show/gate/gate.h>
-#include <stdio.h>
+#include <show/gate/growth.h>
 #include <symbol/symbol.h>
 
 #include <ctype.h>

@@ -1,104 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * verdict.c: findings as sentences and JSON; see gate.h.  Its parts: findings, how they are printed. */
-#include <analyze/report.h>
-#include <gpuprof/wire.h>
-#include <jansson.h>
-#include <limits.h>
-#include <show/gate/gate.h>
+ * verdict.c: findings as sentences and JSON; see findings.h.
+ */
+#include <show/gate/findings.h>
 #include <show/text/write.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <symbol/symbol.h>
-
-/* ---- findings ---------------------------------------------------------------------------------------------------- */
-/* The list of what was asked and answered; see gate.h. */
-
-struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, const char *source)
-{
-    if (gate->count == gate->room) {
-        uint32_t room = gate->room ? gate->room * 2 : 8;
-        struct gp_gate_finding *findings = realloc(gate->findings, room * sizeof(*findings));
-        if (!findings) {
-            gate->failed = true;
-            return NULL;
-        }
-        gate->findings = findings;
-        gate->room = room;
-    }
-    struct gp_gate_finding *finding = &gate->findings[gate->count++];
-    *finding = (struct gp_gate_finding){.rank = -1, .device = -1, .ok = true, .at_ns = -1, .before_bytes = -1};
-    finding->name = gp_gate_text(gate, "%s", name);
-    finding->source = source ? gp_gate_text(gate, "%s", source) : NULL;
-    return finding;
-}
-
-char *gp_gate_text(struct gp_findings *gate, const char *format, ...)
-{
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    if (vasprintf(&text, format, arguments) < 0) {
-        text = NULL;
-        gate->failed = true;
-    }
-    va_end(arguments);
-    return text;
-}
-
-static void place_free(struct gp_gate_place *place)
-{
-    free(place->function);
-    free(place->file);
-    free(place->label);
-    free(place->operation);
-}
-
-void gp_gate_free(struct gp_findings *gate)
-{
-    for (uint32_t i = 0; i < gate->count; i++) {
-        struct gp_gate_finding *finding = &gate->findings[i];
-        free(finding->what);
-        free(finding->name);
-        free(finding->source);
-        place_free(&finding->culprit);
-        place_free(&finding->crossed);
-    }
-    free(gate->findings);
-    *gate = (struct gp_findings){0};
-}
-
-/* The broken finding that matters most, else the first; NULL: nothing was asked. */
-static const struct gp_gate_finding *gate_worst(const struct gp_findings *gate)
-{
-    const struct gp_gate_finding *worst = NULL;
-    for (uint32_t i = 0; i < gate->count; i++)
-        if (!worst || (worst->ok && !gate->findings[i].ok))
-            worst = &gate->findings[i];
-    return worst;
-}
-
-bool gp_gate_ok(const struct gp_findings *gate)
-{
-    const struct gp_gate_finding *worst = gate_worst(gate);
-    return !worst || worst->ok;
-}
-
-void gp_gate_place(struct gp_findings *gate, struct gp_gate_place *place, const struct gp_report *report, uint32_t site,
-                   int64_t bytes)
-{
-    const struct gp_frame_text *name = gp_symbols_name(report->symbols, site);
-    char label[512];
-    gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
-    place_free(place);
-    *place = (struct gp_gate_place){.line = name->line, .bytes = bytes};
-    place->function = gp_gate_text(gate, "%s", name->function);
-    place->file = name->file[0] ? gp_gate_text(gate, "%s", name->file) : NULL;
-    place->label = gp_gate_text(gate, "%s", label);
-}
-
-/* ---- how they are printed ---------------------------------------------------------------------------------------- */
 
 static void sentence_growth(FILE *out, const struct gp_gate_finding *finding)
 {
@@ -140,8 +46,7 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
         fprintf(out, " after %s", gp_seconds_text(a, (double)finding->at_ns / 1e9));
 }
 
-/* One sentence without a period; free() it.  NULL: out of memory. */
-static char *gate_sentence(const struct gp_gate_finding *finding)
+char *gp_gate_sentence(const struct gp_gate_finding *finding)
 {
     char *text = NULL, size[GP_SIZE_TEXT];
     size_t bytes;
@@ -167,7 +72,7 @@ static char *gate_sentence(const struct gp_gate_finding *finding)
 void gp_gate_print(FILE *out, const struct gp_findings *gate)
 {
     for (uint32_t i = 0; i < gate->count; i++) {
-        char *sentence = gate_sentence(&gate->findings[i]);
+        char *sentence = gp_gate_sentence(&gate->findings[i]);
         bool ok = gate->findings[i].ok, unknown = gate->findings[i].unknown;
         fprintf(out, "%s%-5s%s %s\n", gp_tone(out, ok ? GP_GREEN : GP_RED),
                 ok        ? "ok"
@@ -192,7 +97,7 @@ static json_t *place_json(const struct gp_gate_place *place)
 /* {"ok", "limit_bytes" .., "culprit"} of a finding. */
 static json_t *gate_finding_json(const struct gp_gate_finding *finding)
 {
-    char *sentence = gate_sentence(finding);
+    char *sentence = gp_gate_sentence(finding);
     json_t *device = finding->device < 0               ? json_null()
                      : finding->device == GP_WIRE_HOST ? json_string("host")
                                                        : json_integer(finding->device);
@@ -218,13 +123,13 @@ static json_t *gate_findings_json(const struct gp_findings *gate)
 
 json_t *gp_gate_json(const struct gp_findings *gate, const char *schema)
 {
-    const struct gp_gate_finding *worst = gate_worst(gate);
+    const struct gp_gate_finding *worst = gp_gate_worst(gate);
     json_t *object =
         json_pack("{s:s,s:b,s:o}", "schema", schema, "ok", gp_gate_ok(gate), "checks", gate_findings_json(gate));
     if (!object || !worst)
         return object;
     /* The answer in short: budget, peak and culprit of what matters most. */
-    char *sentence = gate_sentence(worst);
+    char *sentence = gp_gate_sentence(worst);
     json_object_set_new(object, "sentence", gp_json_text(sentence));
     json_object_set_new(object, "budget_bytes",
                         json_integer(worst->limit_bytes + (worst->growth ? worst->before_bytes : 0)));
@@ -235,159 +140,4 @@ json_t *gp_gate_json(const struct gp_findings *gate, const char *schema)
     json_object_set_new(object, "culprit", place_json(&worst->culprit));
     free(sentence);
     return object;
-}
-
-/* ---- JUnit ------------------------------------------------------------------------------------------------------- */
-
-static void xml_text(FILE *out, const char *text)
-{
-    for (; text && *text; text++) {
-        static const char *const names[UCHAR_MAX + 1] = {
-            ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;"};
-        const char *named = names[(unsigned char)*text];
-        if (named)
-            fputs(named, out);
-        else
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, out);
-    }
-}
-
-/* The attributes are those that the Jenkins xUnit plugin's junit-10.xsd allows, as pytest's xunit2
- * keeps to it: a case has no file and no line, so the failure's text has them. */
-void gp_gate_junit(FILE *out, const struct gp_findings *gate)
-{
-    uint32_t broken = 0;
-    for (uint32_t i = 0; i < gate->count; i++)
-        broken += !gate->findings[i].ok;
-    fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<testsuites tests=\"%u\" failures=\"%u\">\n"
-            "  <testsuite name=\"gpuprof\" tests=\"%u\" failures=\"%u\" errors=\"0\" skipped=\"0\">\n",
-            gate->count, broken, gate->count, broken);
-    for (uint32_t i = 0; i < gate->count; i++) {
-        const struct gp_gate_finding *finding = &gate->findings[i];
-        char *sentence = gate_sentence(finding);
-        fputs("    <testcase classname=\"gpuprof.", out);
-        xml_text(out, finding->name);
-        fputs("\" name=\"", out);
-        xml_text(out, finding->what);
-        if (finding->rank >= 0)
-            fprintf(out, " of rank %d", finding->rank);
-        if (finding->ok) {
-            fputs("\"/>\n", out);
-        } else {
-            fputs("\">\n      <failure type=\"memory\" message=\"", out);
-            xml_text(out, sentence);
-            fputs("\">", out);
-            if (finding->culprit.file) {
-                xml_text(out, finding->culprit.file);
-                fprintf(out, ":%u", finding->culprit.line);
-            }
-            fputs("</failure>\n    </testcase>\n", out);
-        }
-        free(sentence);
-    }
-    fputs("  </testsuite>\n</testsuites>\n", out);
-}
-
-/* ---- GitHub ------------------------------------------------------------------------------------------------------ */
-
-/* A workflow's command ends with its line; commas and colons end a property. */
-static void github_text(FILE *out, const char *text, bool property)
-{
-    for (; text && *text; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte == '%' || byte == '\r' || byte == '\n' || (property && (byte == ',' || byte == ':')))
-            fprintf(out, "%%%02X", byte);
-        else
-            fputc(byte, out);
-    }
-}
-
-void gp_gate_annotate(FILE *out, const struct gp_findings *gate, const char *folder)
-{
-    size_t length = folder ? strlen(folder) : 0;
-    for (uint32_t i = 0; i < gate->count; i++) {
-        const struct gp_gate_finding *finding = &gate->findings[i];
-        const char *file = finding->culprit.file;
-        if (finding->ok)
-            continue;
-        char *sentence = gate_sentence(finding);
-        if (file && length && strncmp(file, folder, length) == 0 && file[length] == '/')
-            file += length + 1;
-        fputs("::error ", out);
-        if (file) {
-            fputs("file=", out);
-            github_text(out, file, true);
-            fprintf(out, ",line=%u,", finding->culprit.line ? finding->culprit.line : 1);
-        }
-        fputs("title=GPU memory::", out);
-        github_text(out, sentence, false);
-        fputc('\n', out);
-        free(sentence);
-    }
-}
-
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
-
-/* Most rows that grew, and that shrank, in a table. */
-#define GP_GATE_ROWS 40u
-
-static const char *change_text(char text[GP_SIZE_TEXT + 1], int64_t by)
-{
-    char size[GP_SIZE_TEXT];
-    if (!by)
-        return "same";
-    snprintf(text, GP_SIZE_TEXT + 1, "%c%s", by > 0 ? '+' : '-', gp_size_text(size, by < 0 ? -by : by));
-    return text;
-}
-
-static bool change_differs(const struct gp_gate_change *row)
-{
-    return row->own_bytes[0] != row->own_bytes[1] || row->peak_bytes[0] != row->peak_bytes[1] ||
-           row->live_bytes[0] != row->live_bytes[1];
-}
-
-void gp_gate_changes_print(FILE *out, const struct gp_gate_changes *changes)
-{
-    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1], peak[GP_SIZE_TEXT + 1], end[GP_SIZE_TEXT + 1];
-    uint32_t differ = 0, shown = 0;
-    for (uint32_t i = 0; i < changes->count; i++)
-        differ += change_differs(&changes->rows[i]);
-    fprintf(out, "at the peak: %s, then %s (%s); %u of %u %ss differ%s\n", gp_size_text(a, changes->peak_bytes[0]),
-            gp_size_text(b, changes->peak_bytes[1]),
-            change_text(by, gp_gate_minus(changes->peak_bytes[1], changes->peak_bytes[0])), differ, changes->count,
-            gp_gate_by_name(changes->by), differ ? "\n" : "");
-    if (differ)
-        fprintf(out, "  %11s %10s %10s %11s %11s  %s\n", "MOST", "BEFORE", "AFTER", "AT PEAK", "AT THE END", "WHERE");
-    for (uint32_t i = 0; i < changes->count; i++) {
-        const struct gp_gate_change *row = &changes->rows[i];
-        if (!change_differs(row) || (shown >= GP_GATE_ROWS && i + GP_GATE_ROWS < changes->count))
-            continue;
-        shown++;
-        fprintf(out, "  %11s %10s %10s %11s %11s  %s\n",
-                change_text(by, gp_gate_minus(row->own_bytes[1], row->own_bytes[0])),
-                gp_size_text(a, row->own_bytes[0]), gp_size_text(b, row->own_bytes[1]),
-                change_text(peak, gp_gate_minus(row->peak_bytes[1], row->peak_bytes[0])),
-                change_text(end, gp_gate_minus(row->live_bytes[1], row->live_bytes[0])), row->label);
-    }
-    if (shown < differ)
-        fprintf(out, "  %u more: use --json to list them\n", differ - shown);
-}
-
-json_t *gp_gate_changes_json(const struct gp_gate_changes *changes)
-{
-    json_t *rows = json_array();
-    for (uint32_t i = 0; i < changes->count; i++) {
-        const struct gp_gate_change *row = &changes->rows[i];
-        json_array_append_new(
-            rows, json_pack("{s:s,s:o,s:o,s:o,s:o,s:[I,I],s:[I,I],s:[I,I]}", "name", row->label ? row->label : "",
-                            "function", gp_json_text(row->place.function), "file", gp_json_text(row->place.file),
-                            "line", row->place.line ? json_integer(row->place.line) : json_null(), "operation",
-                            gp_json_text(row->operation), "most_bytes", (json_int_t)row->own_bytes[0],
-                            (json_int_t)row->own_bytes[1], "at_peak_bytes", (json_int_t)row->peak_bytes[0],
-                            (json_int_t)row->peak_bytes[1], "live_bytes", (json_int_t)row->live_bytes[0],
-                            (json_int_t)row->live_bytes[1]));
-    }
-    return rows;
 }

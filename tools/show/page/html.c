@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * html.c: see html.h.  Puts the document into the page. The document has names from untrusted
- * programs.  In the page it is ASCII without any character of markup: JSON, or for a large document
- * gzip in base64, which the browser unpacks.  Its parts: the page without data, the page with data. */
+ * html.c: puts a document into the page of `gpuprof report`; see html.h.  The page without data is
+ * part of the program.  The document has names from untrusted programs.  In the page it is ASCII
+ * without any character of markup: JSON, or for a large document gzip in base64, which the browser
+ * unpacks. */
 #include <show/page/html.h>
 
 #include <errno.h>
