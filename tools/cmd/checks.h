@@ -53,7 +53,7 @@ void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system)
 void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes);
 
 /* ==== libraries =================================================================================================== */
-/* Tries shared libraries for doctor.c without loading them into this process.  Each probe is a
+/* Tries shared libraries without loading them into this process.  Each probe is a
  * short-lived child, so a library that hangs, crashes or exits does not affect doctor. */
 
 struct gp_probe {

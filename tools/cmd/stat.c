@@ -10,7 +10,8 @@
 #include <jansson.h>
 #include <read/collect/collect.h>
 #include <show/terminal/model.h>
-#include <show/text/forecast.h>
+#include <show/terminal/outlook.h>
+#include <show/text/text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -6,24 +6,22 @@
 #include <cmd/cmd.h>
 
 #include <agent/maps/maps.h>
+#include <base/numbers.h>
 #include <errno.h>
-#include <gpuprof/wire.h>
-#include <read/collect/collect.h>
-#include <read/collect/peer.h>
 #include <show/terminal/column.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>
+#include <show/terminal/outlook.h>
+#include <show/terminal/print.h>
 #include <show/terminal/siteview.h>
 #include <show/terminal/term.h>
 #include <show/terminal/ui.h>
-#include <show/text/stats.h>
 #include <show/text/write.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* A running process answers in microseconds; a stopped one delays every frame by this. */
 #define GP_TOP_ANSWER_NS 100000000ull

@@ -6,7 +6,7 @@
 #include <cmd/checks.h>
 
 #include <limits.h>
-#include <show/terminal/grid.h>
+#include <show/terminal/term.h>
 #include <show/text/write.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * column.c: see column.h. */
-#include <gpuprof/wire.h>
-#include <read/collect/collect.h>
 #include <show/terminal/column.h>
-#include <show/terminal/grid.h>
 
+#include <base/numbers.h>
 #include <math.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/model.h>
+#include <show/terminal/outlook.h>
 #include <show/terminal/siteview.h>
-#include <show/text/stats.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <symbol/symbol.h>
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 

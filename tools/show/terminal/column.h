@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * column.h: the columns of the table of processes.
+ * column.h: the table of columns, which the screen, the printed tables, --sort and the sort menus
+ * share.  A view shows either the columns of processes and their sums, or those of call sites.
  */
 #ifndef GP_SHOW_TERMINAL_COLUMN_H
 #define GP_SHOW_TERMINAL_COLUMN_H
@@ -9,9 +10,6 @@
 #include <show/terminal/model.h>
 #include <stdbool.h>
 #include <stddef.h>
-
-/* The table of columns, which the screen, the printed tables, --sort and the sort menus share.  A
- * view shows either the columns of processes and their sums, or those of call sites. */
 
 enum gp_column_id {
 #define GP_COLUMN(_id, ...) GP_COLUMN_##_id,

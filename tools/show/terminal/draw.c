@@ -2,17 +2,17 @@
  *
  * draw.c: see draw.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
  */
-#include <analyze/forecast.h>
-#include <gpuprof/wire.h>
-#include <read/collect/collect.h>
-#include <show/terminal/column.h>
 #include <show/terminal/draw.h>
-#include <show/terminal/grid.h>
-#include <show/terminal/ui.h>
 
+#include <base/numbers.h>
+#include <show/terminal/column.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/layout.h>
 #include <show/terminal/model.h>
+#include <show/terminal/outlook.h>
+#include <show/terminal/print.h>
 #include <show/terminal/siteview.h>
-#include <show/text/stats.h>
+#include <show/terminal/ui.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,15 +2,15 @@
  *
  * drawtable.c: draws the header and the lines of the table; see draw.h.
  */
-#include <read/collect/collect.h>
-#include <show/terminal/column.h>
 #include <show/terminal/draw.h>
-#include <show/terminal/grid.h>
-#include <show/terminal/ui.h>
 
 #include <math.h>
+#include <show/terminal/column.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/layout.h>
 #include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
+#include <show/terminal/ui.h>
 #include <stdio.h>
 #include <string.h>
 

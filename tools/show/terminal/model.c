@@ -1,215 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * model.c: see model.h.  One sample becomes pairs (process, device).  Pairs are summed into
  * processes, GPUs and containers.  Peaks are never summed, because processes peak at different
- * times.  Its parts: what is kept from sample to sample, the model. */
+ * times.
+ */
 #include <show/terminal/model.h>
 
 #include <errno.h>
 #include <math.h>
-#include <read/common/hash.h>
+#include <show/terminal/outlook.h>
+#include <show/terminal/track.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- what is kept from sample to sample -------------------------------------------------------------------------- */
-/* The data that the model keeps about a row from one sample to the next.  Only model.c uses it. */
-
-struct gp_track {
-    struct gp_row_id id;
-    struct gp_track *next;
-    unsigned generation; /* of the model, when the row was last seen */
-    bool counted;        /* the counters below hold a sample */
-    uint64_t publish_ns, time_ns;
-    int64_t allocs, frees;
-    double allocs_per_s, frees_per_s;
-    int64_t allocated_seen, reserved_seen; /* highest so far; -1 none */
-    struct gp_history history;
-    struct gp_plot_history *plot; /* of a GPU; else NULL */
-    struct gp_outlook *outlook;   /* of a pair on a GPU; else NULL */
-};
-
-bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
-{
-    return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
-           a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0) &&
-           a->site == b->site && strcmp(a->owner, b->owner) == 0;
-}
-
-static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
-{
-    const uint64_t parts[] = {
-        (uint64_t)id->kind,        (uint64_t)id->pid, id->start_time,
-        (uint64_t)id->device,      id->cgroup_id,     id->cgroup_id ? 0 : gp_hash_of_text(id->container),
-        gp_hash_of_text(id->owner)};
-    return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
-}
-
-/* Finds the track of a row, or makes one; NULL: out of memory. */
-static struct gp_track *track_get(struct gp_model *model, const struct gp_row_id *id)
-{
-    struct gp_track **bucket = track_bucket(model, id);
-    for (struct gp_track *track = *bucket; track; track = track->next) {
-        if (gp_model_id_equal(&track->id, id)) {
-            track->generation = model->generation;
-            return track;
-        }
-    }
-    struct gp_track *track = calloc(1, sizeof(*track));
-    if (!track)
-        return NULL;
-    track->id = *id;
-    track->generation = model->generation;
-    track->allocs_per_s = track->frees_per_s = NAN;
-    track->allocated_seen = track->reserved_seen = -1;
-    track->next = *bucket;
-    *bucket = track;
-    return track;
-}
-
-static void track_free(struct gp_track *track)
-{
-    free(track->plot);
-    free(track->outlook);
-    free(track);
-}
-
-/* Frees the tracks of rows that this generation has not seen.  Tracks of GPUs stay, because GPUs do
- * not go away. */
-static void track_sweep(struct gp_model *model)
-{
-    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
-        for (struct gp_track **link = &model->tracks[i]; *link;) {
-            struct gp_track *track = *link;
-            if (track->generation == model->generation || track->id.kind == GP_ROW_DEVICE) {
-                link = &track->next;
-                continue;
-            }
-            *link = track->next;
-            track_free(track);
-        }
-    }
-}
-
-static void track_free_all(struct gp_model *model)
-{
-    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
-        while (model->tracks[i]) {
-            struct gp_track *track = model->tracks[i];
-            model->tracks[i] = track->next;
-            track_free(track);
-        }
-    }
-}
-
-static void track_push(struct gp_track *track, int64_t allocated)
-{
-    struct gp_history *history = &track->history;
-    history->samples[history->next] = allocated;
-    history->next = (history->next + 1) % GP_HISTORY;
-    if (history->count < GP_HISTORY)
-        history->count++;
-}
-
-int64_t gp_model_history(const struct gp_history *history, int back)
-{
-    if (!history || back < 0 || back >= history->count)
-        return -1;
-    return history->samples[(history->next - 1 - back + 2 * GP_HISTORY) % GP_HISTORY];
-}
-
-/* Adds a sample of a GPU.  0 or -ENOMEM. */
-static int track_plot(struct gp_track *track, const struct gp_plot_sample *sample)
-{
-    if (!track->plot && !(track->plot = calloc(1, sizeof(*track->plot))))
-        return -ENOMEM;
-    struct gp_plot_history *plot = track->plot;
-    plot->samples[plot->next] = *sample;
-    plot->next = (plot->next + 1) % GP_PLOT_SAMPLES;
-    if (plot->count < GP_PLOT_SAMPLES)
-        plot->count++;
-    return 0;
-}
-
-const struct gp_plot_sample *gp_model_plot(const struct gp_plot_history *plot, int back)
-{
-    if (!plot || back < 0 || back >= plot->count)
-        return NULL;
-    return &plot->samples[(plot->next - 1 - back + 2 * GP_PLOT_SAMPLES) % GP_PLOT_SAMPLES];
-}
-
-/* Sets the row's rates since the last sample. */
-static void track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns)
-{
-    const struct gp_process *process = row->process;
-    row->allocs_per_s = row->frees_per_s = NAN;
-    if (!row->device || !gp_model_process_readable(process)) {
-        track->counted = false;
-        return;
-    }
-    const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
-    /* Use the process's clock if it has published again, else the viewer's: it had nothing new to
-     * publish. */
-    bool published = process->publish_ns > track->publish_ns;
-    uint64_t elapsed = published ? process->publish_ns - track->publish_ns : time_ns - track->time_ns;
-    bool answered = published || process->state == GP_PROCESS_LIVE;
-    /* A counter that went down was reset: the rate of this interval is unknown. */
-    if (track->counted && answered && elapsed > 0 && time_ns > track->time_ns && counts->allocated >= track->allocs &&
-        counts->freed >= track->frees) {
-        row->allocs_per_s = (double)(counts->allocated - track->allocs) * 1e9 / (double)elapsed;
-        row->frees_per_s = (double)(counts->freed - track->frees) * 1e9 / (double)elapsed;
-    }
-    track->counted = true;
-    track->publish_ns = process->publish_ns;
-    track->time_ns = time_ns;
-    track->allocs = counts->allocated;
-    track->frees = counts->freed;
-}
-
-/* The same, from counters that were read at time_ns; -1 unknown. */
-static void track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_ns, int64_t allocs, int64_t frees)
-{
-    row->allocs_per_s = row->frees_per_s = NAN;
-    if (track->counted && time_ns > track->time_ns && allocs >= track->allocs && frees >= track->frees) {
-        row->allocs_per_s = (double)(allocs - track->allocs) * 1e9 / (double)(time_ns - track->time_ns);
-        row->frees_per_s = (double)(frees - track->frees) * 1e9 / (double)(time_ns - track->time_ns);
-    }
-    track->counted = allocs >= 0 && frees >= 0;
-    track->time_ns = time_ns;
-    track->allocs = allocs;
-    track->frees = frees;
-}
-
-static void track_raise(int64_t *seen, int64_t now, int64_t *peak)
-{
-    int64_t most = now > *peak ? now : *peak;
-    if (most > *seen)
-        *seen = most;
-    *peak = *seen;
-}
-
-/* Sets the row's peaks to the highest sums seen so far.  The exact peak of a member is a lower
- * bound of that. */
-static void track_peak(struct gp_track *track, struct gp_row *row)
-{
-    /* The peaks of a single member are exact, but members that have ended may have had higher
-     * ones. */
-    int64_t exact_allocated = row->allocated_peak, exact_reserved = row->reserved_peak;
-    track_raise(&track->allocated_seen, row->allocated, &row->allocated_peak);
-    track_raise(&track->reserved_seen, row->reserved, &row->reserved_peak);
-    row->seen_peak = row->members > 1 || row->allocated_peak != exact_allocated || row->reserved_peak != exact_reserved;
-}
-
-void gp_model_forget_peaks(struct gp_model *model, uint32_t what)
-{
-    for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
-        for (struct gp_track *track = model->tracks[i]; track; track = track->next) {
-            if (what & GP_RESET_ALLOCATED)
-                track->allocated_seen = -1;
-            if (what & GP_RESET_RESERVED)
-                track->reserved_seen = -1;
-        }
-    }
-}
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -253,7 +55,7 @@ void gp_model_fini(struct gp_model *model)
     model_clear(model);
     for (int i = 0; i < GP_LISTS; i++)
         free(model->lists[i].rows);
-    track_free_all(model);
+    gp_track_free_all(model);
     gp_model_init(model);
 }
 
@@ -377,11 +179,11 @@ static struct gp_row row_of(const struct gp_process *process, const struct gp_de
 
 static int model_add_pair(struct gp_model *model, struct gp_row *row)
 {
-    struct gp_track *track = track_get(model, &row->id);
+    struct gp_track *track = gp_track_get(model, &row->id);
     if (!track)
         return -ENOMEM;
-    track_rate(track, row, model->system->time_ns);
-    track_push(track, row->allocated);
+    gp_track_rate(track, row, model->system->time_ns);
+    gp_track_push(track, row->allocated);
     row->history = &track->history;
     if (row->id.device >= 0 && !track->outlook && !(track->outlook = gp_outlook_new()))
         return -ENOMEM;
@@ -493,10 +295,10 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     row.reserved_peak = sum->reserved_peak;
     row.asleep = sum->asleep;
     row.total = model->gpus[device].total_bytes >= 0 ? model->gpus[device].total_bytes : sum->total_bytes;
-    struct gp_track *track = track_get(model, &row.id);
+    struct gp_track *track = gp_track_get(model, &row.id);
     if (!track)
         return -ENOMEM;
-    track_rate_of(track, &row, model->system->time_ns, sum->calls, sum->frees);
+    gp_track_rate_of(track, &row, model->system->time_ns, sum->calls, sum->frees);
     return gp_model_row_add(&model->lists[sum->cgroup_id ? GP_LIST_CONTAINERS : GP_LIST_DEVICES], &row);
 }
 
@@ -591,18 +393,18 @@ static int model_sum_share(struct gp_model *model, const struct gp_row *share)
 
 static int model_finish(struct gp_model *model, struct gp_row *group)
 {
-    struct gp_track *track = track_get(model, &group->id);
+    struct gp_track *track = gp_track_get(model, &group->id);
     if (!track)
         return -ENOMEM;
     if (!group->exact)
-        track_peak(track, group);
-    track_push(track, group->allocated);
+        gp_track_peak(track, group);
+    gp_track_push(track, group->allocated);
     group->history = &track->history;
     if (group->id.kind != GP_ROW_DEVICE || group->id.device < 0)
         return 0;
     struct gp_plot_sample sample = {model->system->time_ns, group->allocated, gp_row_held(group),
                                     model->gpus[group->id.device].used_bytes};
-    int err = track_plot(track, &sample);
+    int err = gp_track_plot(track, &sample);
     group->plot = track->plot;
     return err;
 }
@@ -686,7 +488,7 @@ int gp_model_update(struct gp_model *model, struct gp_system *system)
     if (err)
         model_clear(model);
     else
-        track_sweep(model);
+        gp_track_sweep(model);
     return err;
 }
 

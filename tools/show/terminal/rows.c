@@ -1,46 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * rows.c: see ui.h.  Its parts: the text that finds a row, the lines. */
-#define _GNU_SOURCE /* strcasestr */
-#include <gpuprof/wire.h>
-#include <read/collect/collect.h>
-#include <show/terminal/column.h>
-#include <show/terminal/model.h>
+ * rows.c: makes the lines of the table, of processes and of call sites; see ui.h.
+ */
+#define _GNU_SOURCE /* qsort_r */
 #include <show/terminal/ui.h>
 
-#include <errno.h>
+#include <show/terminal/column.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/text/stats.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the text that finds a row ----------------------------------------------------------------------------------- */
-
-static bool match_frame(const struct gp_frame_text *frame, const char *text)
-{
-    return frame && (strcasestr(frame->function, text) || (frame->file && strcasestr(frame->file, text)));
-}
-
-static bool match_site(const struct gp_site_row *site, const char *text)
-{
-    const char *kind = site->kind == GP_KIND_NONE ? NULL : gp_kind_name(site->kind);
-    return match_frame(site->name, text) || match_frame(site->caller, text) || (kind && strcasestr(kind, text));
-}
-
-bool gp_match_row(const struct gp_row *row, const char *text)
-{
-    char pid[16];
-    snprintf(pid, sizeof(pid), "%d", (int)row->id.pid);
-    const struct gp_process *process = row->process;
-    if (row->site)
-        return match_site(row->site, text) || strstr(pid, text);
-    if (row->id.owner[0] && strcasestr(row->id.owner, text))
-        return true;
-    if (!process)
-        return strcasestr(row->id.container, text) != NULL;
-    return strcasestr(process->comm, text) || strcasestr(process->cmdline, text) || strcasestr(process->user, text) ||
-           strcasestr(process->container, text) || strstr(pid, text);
-}
 
 /* ---- the lines --------------------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <read/collect/collect.h>
+#include <show/terminal/column.h>
 #include <show/terminal/model.h>
 #include <stdio.h>
 #include <stdlib.h>

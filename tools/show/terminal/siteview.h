@@ -1,37 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * siteview.h: `gpuprof top` for pipes and scripts, and its call sites.
+ * siteview.h: the call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those
+ * that it held at the peak of its device, and how fast they change.  siteview.c samples and sums those
+ * of one process and keeps the processes of the screen, printsites.c prints.
  */
 #ifndef GP_SHOW_TERMINAL_SITEVIEW_H
 #define GP_SHOW_TERMINAL_SITEVIEW_H
 
-#include <gpuprof/wire.h>
-#include <jansson.h>
-#include <read/collect/collect.h>
-#include <read/collect/peer.h>
 #include <read/collect/sites.h>
 #include <show/terminal/column.h>
-#include <show/terminal/model.h>
-#include <stdio.h>
 #include <symbol/symbol.h>
-
-/* ==== without a screen ============================================================================================ */
-/* `gpuprof top` for pipes and scripts: a plain table, or one JSON object of schema gpuprof.top/1. */
-
-struct gp_print_form {
-    bool utf8; /* else ASCII */
-    int width; /* of the terminal; 0: a pipe, which gets every column and whole lines */
-};
-
-void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list,
-                    const struct gp_print_form *form);
-/* time_ns: since 1970.  NULL: out of memory. */
-json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns);
-
-/* ==== call sites ================================================================================================== */
-/* The call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those that it
- * held at the peak of its device, and how fast they change.  siteview.c samples and sums those of
- * one process and keeps the processes of the screen, print.c prints. */
 
 /* The advice for a process without stacks: one place, for the screen and the messages of the
  * command. */
@@ -116,15 +94,5 @@ int gp_site_shown(const struct gp_site_set *set, const struct gp_model *model, c
 /* How many processes of the scope cannot be shown for this reason. */
 int gp_site_refused(const struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope,
                     bool for_stacks);
-
-/* ---- print.c ----------------------------------------------------------------------------------------------- */
-
-/* Prints a table: one line per site, no escapes.  0 or -ENOMEM. */
-int gp_site_print(FILE *out, const struct gp_site_model *model, const struct gp_print_form *form);
-/* The array "sites" of gpuprof.top/1. */
-json_t *gp_site_json(const struct gp_site_model *model);
-/* Sentence i (from 0) about allocations that could not be counted or named; false after the last
- * one. */
-bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size_t out_bytes);
 
 #endif

@@ -5,15 +5,13 @@
 #define NCURSES_WIDECHAR 1
 #define _GNU_SOURCE
 
-#include <show/terminal/grid.h>
 #include <show/terminal/term.h>
-
-#include <base/compiler.h>
-#include <show/terminal/ui.h>
-
+    
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/ui.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +20,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-static struct {
+    static struct {
     SCREEN *screen;
     struct termios saved;
     char leave[128]; /* escape sequences that restore the ordinary screen after a crash */

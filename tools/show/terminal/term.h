@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * term.h: the terminal: size, keys, clicks, and what it shows.
+ * term.h: the terminal.  term.c is the only file that uses ncurses.  A process has one terminal,
+ * used by one thread.
  */
 #ifndef GP_SHOW_TERMINAL_TERM_H
 #define GP_SHOW_TERMINAL_TERM_H
@@ -8,11 +9,9 @@
 #include <show/terminal/grid.h>
 #include <stdbool.h>
 
-/* The terminal.  term.c is the only file that uses ncurses.  A process has one terminal, used by one
- * thread. */
-
-/* Standard input and output are terminals that can move the cursor. */
-bool gp_term_usable(void);
+    /* Standard input and output are terminals that can move the cursor. */
+    bool
+    gp_term_usable(void);
 /* The locale and the terminal show UTF-8. */
 bool gp_term_utf8(void);
 /* Columns of standard output, if that is a terminal; else 0. */

@@ -9,6 +9,8 @@
 #include <show/terminal/ui.h>
 
 #include <base/text.h>
+#include <show/terminal/column.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/model.h>
 #include <stdarg.h>
 #include <stdio.h>

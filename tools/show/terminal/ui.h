@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: MIT
  *
- * ui.h: `gpuprof top` on the screen: columns, the choices of the user, the lines of the table, and
- * how they are drawn.
+ * ui.h: `gpuprof top` on the screen: the choices of the user, the lines of the table, and the loop
+ * that shows them.
  */
 #ifndef GP_SHOW_TERMINAL_UI_H
 #define GP_SHOW_TERMINAL_UI_H
 
 #include <base/compiler.h>
-#include <read/collect/collect.h>
 #include <show/terminal/column.h>
 #include <show/terminal/model.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The choices of the user of `gpuprof top`, and what each key changes.  Pure: a key press changes
+        /* ==== choices ===================================================================================================== */
+    /* The choices of the user of `gpuprof top`, and what each key changes.  Pure: a key press changes
  * the state and returns the action that the caller's loop must take. */
 
-enum gp_key { /* a key that is not here is its own Unicode character */
-              GP_KEY_NONE = 0,
-              GP_KEY_BACKSPACE = 8,
-              GP_KEY_TAB = 9,
-              GP_KEY_ENTER = 10,
-              GP_KEY_REDRAW = 12, /* Ctrl-L */
-              GP_KEY_ESCAPE = 27,
-              GP_KEY_BASE = 0x110000, /* above Unicode */
-              GP_KEY_UP,
-              GP_KEY_DOWN,
-              GP_KEY_LEFT,
-              GP_KEY_RIGHT,
-              GP_KEY_PAGE_UP,
-              GP_KEY_PAGE_DOWN,
-              GP_KEY_HOME,
-              GP_KEY_END,
-              GP_KEY_RESIZE,
-              GP_KEY_WHEEL_UP,
-              GP_KEY_WHEEL_DOWN,
-              GP_KEY_CLICK, /* gp_term_click says where; screen.c finds what is there */
-              GP_KEY_F1,    /* F1..F10 follow one another */
-              GP_KEY_F10 = GP_KEY_F1 + 9,
-};
+    enum gp_key { /* a key that is not here is its own Unicode character */
+                  GP_KEY_NONE = 0,
+                  GP_KEY_BACKSPACE = 8,
+                  GP_KEY_TAB = 9,
+                  GP_KEY_ENTER = 10,
+                  GP_KEY_REDRAW = 12, /* Ctrl-L */
+                  GP_KEY_ESCAPE = 27,
+                  GP_KEY_BASE = 0x110000, /* above Unicode */
+                  GP_KEY_UP,
+                  GP_KEY_DOWN,
+                  GP_KEY_LEFT,
+                  GP_KEY_RIGHT,
+                  GP_KEY_PAGE_UP,
+                  GP_KEY_PAGE_DOWN,
+                  GP_KEY_HOME,
+                  GP_KEY_END,
+                  GP_KEY_RESIZE,
+                  GP_KEY_WHEEL_UP,
+                  GP_KEY_WHEEL_DOWN,
+                  GP_KEY_CLICK, /* gp_term_click says where; screen.c finds what is there */
+                  GP_KEY_F1,    /* F1..F10 follow one another */
+                  GP_KEY_F10 = GP_KEY_F1 + 9,
+    };
 
 enum gp_action {
     GP_ACTION_NONE,
@@ -152,6 +152,7 @@ void gp_rows_fini(struct gp_row_list *list);
  * its function, file, caller, kind of memory or pid. */
 bool gp_match_row(const struct gp_row *row, const char *text);
 
+/* ==== the screen ================================================================================================== */
 /* The interactive `gpuprof top`.  It waits for samples, keys and signals, and shows frames. */
 
 /* Shows `samples` samples (0: until the user quits), starting with the state in `ui`.  0, -ENOTTY

@@ -2,8 +2,7 @@
  * test_view_layout.c: the rectangles of a frame, for every size. */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <show/terminal/draw.h>
-#include <show/terminal/grid.h>
+#include <show/terminal/layout.h>
 
 static bool inside(struct gp_rect r, int rows, int cols)
 {

@@ -3,6 +3,7 @@
  * the rows. */
 #include <show/terminal/column.h>
 #include <show/terminal/model.h>
+#include <show/terminal/outlook.h>
 
 #include "view_fixture.h"
 

@@ -10,10 +10,7 @@
 #include <gpuprof/wire.h>
 #include <locale.h>
 #include <math.h>
-#include <read/collect/collect.h>
 #include <show/terminal/draw.h>
-#include <show/terminal/grid.h>
-#include <show/terminal/model.h>
 #include <show/terminal/ui.h>
 #include <stdio.h>
 #include <stdlib.h>
