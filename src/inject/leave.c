@@ -12,7 +12,6 @@
  * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
  * until they have come out.
  */
-#include "session/batch.h"
 #include "account/feed/before.h"
 #include "account/feed/start.h"
 #include "account/feed/survey.h"
@@ -25,6 +24,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "inject/inject.h"
+#include "session/batch.h"
 #include "session/session.h"
 #include "source/source.h"
 #include <errno.h>

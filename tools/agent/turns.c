@@ -3,9 +3,9 @@
  * turns.c: whose turn it is to be attached to (internal.h). It keeps no lock: its caller, attacher.c,
  * has one around each call.
  */
-#include <stdbool.h>
 #include <agent/attacher.h>
 #include <agent/internal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * fittrace.c: turns one device's part of a recording into the list of requests that fit.c replays;
  * see fit.h.
  */
-#include <analyze/ranges.h>
 #include <analyze/fit.h>
+#include <analyze/ranges.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 

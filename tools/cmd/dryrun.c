@@ -2,12 +2,12 @@
  * dryrun.c: `gpuprof dryrun`: what a program would need of a GPU that this machine does not have.
  * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
  * commands.c; dryrun.h has the parts. */
-#include <show/text/dryrunformat.h>
 #include <cmd/cmd.h>
 #include <cmd/load.h>
 #include <dryrun/dryrun.h>
 #include <read/common/hash.h>
 #include <run/recorded.h>
+#include <show/text/dryrunformat.h>
 
 #include <errno.h>
 #include <gpuprof/wire.h>

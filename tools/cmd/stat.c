@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * stat.c: `gpuprof stat`: the numbers of profiled processes, once.  Called by commands.c. */
 #include <cmd/cmd.h>
+#include <show/text/forecast.h>
 #include <show/text/write.h>
 
 #include <agent/maps/maps.h>

@@ -3,6 +3,7 @@
  * the numbers of this recording support it, with the most that it could save.
  */
 #include <show/gate/explain.h>
+#include <show/text/reportparts.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
 #include <symbol/symbol.h>

@@ -70,6 +70,7 @@ void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_sty
 void gp_grid_paint_part(struct gp_grid *grid, struct gp_rect rect, int y, int x, int width, enum gp_style style);
 void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect);
 
+/* ---- text in cells ----------------------------------------------------------------------------------------------- */
 /* Text in the cells of a table: UTF-8 decoding, widths in columns, and the format of sizes, rates,
  * counts and durations.  All of tools/show/terminal uses it.  Pure, except that widths depend on the
  * locale (wcwidth).  An unknown value is "-", never 0. */

@@ -2,6 +2,7 @@
  * print.c: prints the rows of processes, as a table and as JSON; see print.h.
  */
 #include <show/terminal/print.h>
+#include <show/text/forecast.h>
 
 #include <limits.h>
 #include <math.h>
@@ -12,7 +13,6 @@
 #include <show/text/text.h>
 #include <show/text/write.h>
 #include <string.h>
-#include <symbol/symbol.h>
 
 /* ---- the rows of processes --------------------------------------------------------------------------------------- */
 

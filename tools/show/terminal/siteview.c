@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * siteview.c: see siteview.h. */
 #define _GNU_SOURCE /* qsort_r */
-#include <show/terminal/column.h>
 #include <show/terminal/siteview.h>
 
 #include <errno.h>

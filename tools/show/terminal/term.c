@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 
 #include <show/terminal/term.h>
-    
+
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-    static struct {
+static struct {
     SCREEN *screen;
     struct termios saved;
     char leave[128]; /* escape sequences that restore the ordinary screen after a crash */

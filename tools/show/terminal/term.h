@@ -9,9 +9,8 @@
 #include <show/terminal/grid.h>
 #include <stdbool.h>
 
-    /* Standard input and output are terminals that can move the cursor. */
-    bool
-    gp_term_usable(void);
+/* Standard input and output are terminals that can move the cursor. */
+bool gp_term_usable(void);
 /* The locale and the terminal show UTF-8. */
 bool gp_term_utf8(void);
 /* Columns of standard output, if that is a terminal; else 0. */

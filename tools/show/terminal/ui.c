@@ -2,10 +2,6 @@
  *
  * ui.c: see ui.h.  The keys are those of htop and nvtop, except that k does not kill a process.
  */
-#include <base/compiler.h>
-#include <gpuprof/wire.h>
-#include <show/terminal/column.h>
-#include <show/terminal/grid.h>
 #include <show/terminal/ui.h>
 
 #include <base/text.h>

@@ -10,36 +10,34 @@
 #include <show/terminal/column.h>
 #include <show/terminal/model.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
 
-        /* ==== choices ===================================================================================================== */
-    /* The choices of the user of `gpuprof top`, and what each key changes.  Pure: a key press changes
+/* ==== choices ===================================================================================================== */
+/* The choices of the user of `gpuprof top`, and what each key changes.  Pure: a key press changes
  * the state and returns the action that the caller's loop must take. */
 
-    enum gp_key { /* a key that is not here is its own Unicode character */
-                  GP_KEY_NONE = 0,
-                  GP_KEY_BACKSPACE = 8,
-                  GP_KEY_TAB = 9,
-                  GP_KEY_ENTER = 10,
-                  GP_KEY_REDRAW = 12, /* Ctrl-L */
-                  GP_KEY_ESCAPE = 27,
-                  GP_KEY_BASE = 0x110000, /* above Unicode */
-                  GP_KEY_UP,
-                  GP_KEY_DOWN,
-                  GP_KEY_LEFT,
-                  GP_KEY_RIGHT,
-                  GP_KEY_PAGE_UP,
-                  GP_KEY_PAGE_DOWN,
-                  GP_KEY_HOME,
-                  GP_KEY_END,
-                  GP_KEY_RESIZE,
-                  GP_KEY_WHEEL_UP,
-                  GP_KEY_WHEEL_DOWN,
-                  GP_KEY_CLICK, /* gp_term_click says where; screen.c finds what is there */
-                  GP_KEY_F1,    /* F1..F10 follow one another */
-                  GP_KEY_F10 = GP_KEY_F1 + 9,
-    };
+enum gp_key { /* a key that is not here is its own Unicode character */
+              GP_KEY_NONE = 0,
+              GP_KEY_BACKSPACE = 8,
+              GP_KEY_TAB = 9,
+              GP_KEY_ENTER = 10,
+              GP_KEY_REDRAW = 12, /* Ctrl-L */
+              GP_KEY_ESCAPE = 27,
+              GP_KEY_BASE = 0x110000, /* above Unicode */
+              GP_KEY_UP,
+              GP_KEY_DOWN,
+              GP_KEY_LEFT,
+              GP_KEY_RIGHT,
+              GP_KEY_PAGE_UP,
+              GP_KEY_PAGE_DOWN,
+              GP_KEY_HOME,
+              GP_KEY_END,
+              GP_KEY_RESIZE,
+              GP_KEY_WHEEL_UP,
+              GP_KEY_WHEEL_DOWN,
+              GP_KEY_CLICK, /* gp_term_click says where; screen.c finds what is there */
+              GP_KEY_F1,    /* F1..F10 follow one another */
+              GP_KEY_F10 = GP_KEY_F1 + 9,
+};
 
 enum gp_action {
     GP_ACTION_NONE,
@@ -138,6 +136,7 @@ struct gp_key_help {
 extern const struct gp_key_help gp_key_helps[];
 extern const int gp_key_help_count;
 
+/* ==== lines ======================================================================================================= */
 /* Makes the lines of the table: the rows of the model, filtered, sorted and put into a tree as the
  * user chose. Pure. */
 
@@ -146,6 +145,7 @@ extern const int gp_key_help_count;
 int gp_rows_build(const struct gp_model *model, const struct gp_ui *ui, struct gp_row_list *list);
 void gp_rows_fini(struct gp_row_list *list);
 
+/* ---- the text that finds a row ----------------------------------------------------------------------------------- */
 /* The text by which a user finds a row: of the filter, and of the search.  Pure. */
 
 /* The row's pid, command, user, container or owner contains the text, in any case; of a call site,

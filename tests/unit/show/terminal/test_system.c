@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_system.c: tests the agent's sums in the views: exact peaks, containers by cgroup, hidden processes. */
-#include "show/terminal/grid.h"
 #include "view_fixture.h"
 
 static struct gp_system *whole(uint64_t tick)

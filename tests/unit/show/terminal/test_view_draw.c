@@ -3,8 +3,6 @@
  * test_view_draw.c: frames of `gpuprof top`.  The golden frames are in tests/golden/top.
  * GP_GOLDEN_UPDATE=1 writes them again; read them before you commit them.
  */
-#include "show/terminal/draw.h"
-#include "show/terminal/grid.h"
 #include "view_fixture.h"
 
 #include <lib/golden.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_view_layout.c: the rectangles of a frame, for every size. */
-#include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <show/terminal/layout.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_view_model.c: rows, sums, rates, peaks and histories of the model; sort, filter and tree of
  * the rows. */
-#include <show/terminal/column.h>
 #include <show/terminal/model.h>
 #include <show/terminal/outlook.h>
 

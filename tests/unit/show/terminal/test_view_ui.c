@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_view_ui.c: what the keys of `gpuprof top` change. */
-#include "show/terminal/draw.h"
-#include "show/terminal/grid.h"
-#include "show/terminal/ui.h"
 #include "view_fixture.h"
 
 static struct fix_view view;

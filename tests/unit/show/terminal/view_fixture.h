@@ -7,7 +7,6 @@
 #define GP_TEST_UNIT_VIEW_FIXTURE_H
 
 #include <criterion/criterion.h>
-#include <gpuprof/wire.h>
 #include <locale.h>
 #include <math.h>
 #include <show/terminal/draw.h>
