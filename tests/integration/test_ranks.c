@@ -85,6 +85,35 @@ Test(ranks, worst_comes_first)
     folder_remove(folder);
 }
 
+/* A library that forgets to choose its GPU takes the first one, which is another rank's. */
+Test(ranks, one_is_on_the_gpu_of_another)
+{
+    char folder[64], option[128], files[2][96], script[600];
+    const char *program = path_program("ranks");
+    folder_make(folder);
+    snprintf(option, sizeof(option), "--record=%s/run.gpuprof", folder);
+    snprintf(script, sizeof(script), "RANK=0 %s stray & RANK=1 %s stray & wait", program, program);
+    setenv("WORLD_SIZE", "2", 1);
+    command(0, "run", "--sim=devices=2,memory=2GiB", "--stacks=native", option, "--", "sh", "-c", script, NULL);
+    unsetenv("WORLD_SIZE");
+    for (int i = 0; i < 2; i++)
+        snprintf(files[i], sizeof(files[i]), "%s/run.rank%d.gpuprof", folder, i);
+    command(0, "report", files[0], files[1], NULL);
+    SAYS("lie within 0 B of each other, each on its fullest GPU. Rank 1 also holds 20.00 MiB on GPU 0, where rank 0 "
+         "holds 64.00 MiB: scratch_on_first");
+    SAYS("2 ranks, together at most 84.00 MiB");
+    command(0, "report", files[0], files[1], "--json", NULL);
+    json_t *top = said_json();
+    const json_t *first = json_array_get(json_object_get(top, "ranks"), 0),
+                 *gpus = json_object_get(json_array_get(json_object_get(top, "ranks"), 1), "gpus");
+    cr_expect_eq(number(first, "rank"), 0, "the GPU of rank 0 is the fullest");
+    cr_expect_eq(number(first, "headroom_bytes"), 2048 * MIB - 84 * MIB);
+    cr_assert_eq(json_array_size(gpus), 2);
+    cr_expect_eq(number(json_array_get(json_object_get(first, "gpus"), 0), "shared"), 1);
+    json_decref(top);
+    folder_remove(folder);
+}
+
 Test(ranks, diff_pairs_the_ranks_of_two_runs)
 {
     char folders[2][64], files[8][96];

@@ -344,6 +344,16 @@ struct gp_rank_site { /* a line of code of the program; equal names are one row 
     int64_t peak_bytes; /* at the rank's peak */
 };
 
+struct gp_rank_gpu { /* a GPU on which the process held memory */
+    char uuid[48];   /* "": unknown, so that no other rank's can be told to be the same */
+    int32_t device;  /* the process's ordinal */
+    int64_t peak_bytes, reserved_peak_bytes, total_bytes;
+    char site[GP_RANK_NAME]; /* that held most at the peak; "" */
+    int64_t site_bytes;
+    bool own;        /* the fullest one, of which the rank's numbers are */
+    uint32_t shared; /* set by gp_ranks_find: equal numbers are one GPU, from 1; 0: no other rank held memory there */
+};
+
 struct gp_job_rank {
     const char *file;
     int32_t number, local_number, world_size; /* the last two may be -1, unknown */
@@ -360,7 +370,8 @@ struct gp_job_rank {
     int64_t total_bytes; /* -1 unknown */
     int64_t peak_bytes, end_bytes, reserved_peak_bytes;
     uint64_t peak_ns;
-    int64_t headroom_bytes;      /* the device's size less the peak of reserved; -1 unknown */
+    struct gp_rank_gpu *gpus;    /* the caller's; device_count of them */
+    int64_t headroom_bytes;      /* the device's size less the peaks of reserved that ranks had there; -1 unknown */
     double growth_per_second;    /* bytes, of the suspects that are likely; 0: none */
     double seconds_to_oom;       /* < 0: unknown, or never */
     char grows[GP_RANK_NAME];    /* the fastest of them; "" */
@@ -394,7 +405,20 @@ struct gp_ranks {
     struct gp_rank_moment moments[GP_RANK_POINT];
     struct gp_rank_row *sites, *owners; /* by excess, the largest first */
     uint32_t site_count, owner_count;
+    uint32_t shared_count; /* GPUs on which several ranks held memory, in times that overlap */
 };
+
+/* One GPU that several ranks held memory on. */
+struct gp_rank_share {
+    int64_t together_bytes;          /* the sum of the ranks' peaks: the most that they may have held at once */
+    uint32_t ranks, strays;          /* strays: those that are also on a GPU of their own */
+    const struct gp_job_rank *rank;  /* of a stray, or of any rank: the one that held most */
+    const struct gp_rank_gpu *gpu;   /* its */
+    const struct gp_job_rank *other; /* of the others the one that held most; NULL */
+    const struct gp_rank_gpu *other_gpu;
+};
+/* rankgpus.c.  number: from 1 to shared_count. */
+struct gp_rank_share gp_ranks_share(const struct gp_ranks *all, uint32_t number);
 
 /* Sorts the ranks and compares them.  The worst is one that ran out of memory, else the one with
  * the least headroom if that is known of all, else, and of equal ones, the one with the highest

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: compares the ranks of a job (analyze.h). */
-#include <analyze/analyze.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>
@@ -243,19 +243,20 @@ struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count)
         all->ranks = ranks;
         all->count = count;
         bool known = true;
+        ranks_align(all);
+        ok = gp_ranks_shared(all);
         for (uint32_t i = 0; i < count; i++)
             known &= ranks[i].headroom_bytes >= 0;
         for (uint32_t i = 0; i < count; i++) /* an order that mixes both would be none */
             ranks[i].by_headroom = known;
         qsort(ranks, count, sizeof(*ranks), ranks_order);
-        ranks_align(all);
         for (uint32_t i = 0; i < count; i++)
             values[i] = ranks[i].peak_bytes;
         all->median_bytes = ranks_median(values, count);
         all->lowest_bytes = values[0];
         all->highest_bytes = values[count ? count - 1 : 0];
         ranks_moments(all, values);
-        ok = ranks_rows(all, values, false, &all->sites, &all->site_count) && ranks_owners(all, values);
+        ok = ok && ranks_rows(all, values, false, &all->sites, &all->site_count) && ranks_owners(all, values);
     }
     free(values);
     if (ok)

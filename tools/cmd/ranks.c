@@ -71,6 +71,22 @@ static struct gp_rank_site *ranks_sites(const struct gp_loaded *loaded, const st
     return sites;
 }
 
+/* The next of the rank's GPUs; there is room. */
+static void ranks_gpu(struct gp_job_rank *rank, const struct gp_loaded *loaded, const struct gp_rec_device *device,
+                      const struct gp_peak *peak, int64_t reserved)
+{
+    struct gp_rank_gpu *gpu = &rank->gpus[rank->device_count++];
+    gpu->device = device->ordinal;
+    snprintf(gpu->uuid, sizeof(gpu->uuid), "%s", device->uuid);
+    gpu->total_bytes = device->total_bytes > 0 ? device->total_bytes : -1;
+    gpu->peak_bytes = peak->bytes;
+    gpu->reserved_peak_bytes = reserved;
+    if (!peak->count)
+        return;
+    gpu->site_bytes = peak->parts[0].bytes;
+    ranks_name(loaded, peak->parts[0].site, gpu->site);
+}
+
 /* Takes over the numbers of the device if it is fuller than the one before.  False: out of memory. */
 static bool ranks_device(struct gp_job_rank *rank, const struct gp_loaded *loaded, uint32_t d)
 {
@@ -82,7 +98,7 @@ static bool ranks_device(struct gp_job_rank *rank, const struct gp_loaded *loade
     for (uint32_t i = 0; ok && i < reserved->count; i++)
         most = reserved->points[i].high > most ? reserved->points[i].high : most;
     if (ok && (peak->bytes > 0 || most > 0)) {
-        rank->device_count++;
+        ranks_gpu(rank, loaded, device, peak, most);
         double full = device->total_bytes > 0 ? (double)device->total_bytes : 1;
         double was = rank->total_bytes > 0 ? (double)rank->total_bytes : 1;
         if (rank->device_count == 1 || (double)most / full > (double)rank->reserved_peak_bytes / was) {
@@ -93,6 +109,8 @@ static bool ranks_device(struct gp_job_rank *rank, const struct gp_loaded *loade
             ok = rank->allocated && rank->sites;
             rank->site_count = ok ? peak->count : 0;
             rank->device = device->ordinal;
+            for (uint32_t g = 0; g < rank->device_count; g++)
+                rank->gpus[g].own = g + 1 == rank->device_count;
             snprintf(rank->device_name, sizeof(rank->device_name), "%s", device->name);
             rank->total_bytes = device->total_bytes > 0 ? device->total_bytes : -1;
             rank->peak_bytes = peak->bytes;
@@ -131,7 +149,8 @@ static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded, 
 {
     const struct gp_recording *r = loaded->recording;
     ranks_identity(rank, r, order);
-    bool ok = true;
+    rank->gpus = calloc(r->device_count + 1ul, sizeof(*rank->gpus));
+    bool ok = rank->gpus != NULL;
     rank->total_bytes = -1;
     for (uint32_t d = 0; ok && d < r->device_count; d++)
         if (r->devices[d].ordinal >= 0)
@@ -183,6 +202,7 @@ void gp_rank_set_free(struct gp_rank_set *set)
     for (uint32_t i = 0; set->ranks && i < set->count; i++) {
         free(set->ranks[i].allocated);
         free(set->ranks[i].sites);
+        free(set->ranks[i].gpus);
     }
     free(set->ranks);
 }

@@ -5,6 +5,7 @@
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
 #include <lib/random.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,58 @@ Test(ranks, clocks_of_one_machine)
         cr_expect_eq(all->clock, cases[c].clock, "case %u", c);
         cr_expect_eq(all->begin_unix_ns, 1500 * SECOND - (cases[c].apart < 0 ? (uint64_t)-cases[c].apart : 0));
         ranks_end(ranks, 2, all);
+    }
+}
+
+/* ---- GPUs of several ranks ---------------------------------------------------------------------------------------- */
+
+static void gpu_add(struct gp_job_rank *rank, const char *uuid, int64_t bytes, bool own)
+{
+    rank->gpus = rank->gpus ? rank->gpus : calloc(4, sizeof(*rank->gpus));
+    struct gp_rank_gpu *gpu = &rank->gpus[rank->device_count++];
+    gpu->peak_bytes = gpu->reserved_peak_bytes = bytes;
+    gpu->own = own;
+    snprintf(gpu->uuid, sizeof(gpu->uuid), "%s", uuid);
+}
+
+/* The second of three ranks is fuller on the GPU of the first than on its own. */
+Test(ranks, gpu_of_two)
+{
+    struct gp_job_rank ranks[3] = {rank_new(0, "a", SECOND, 3 * GIB, 0), rank_new(1, "a", SECOND, 4 * GIB, 0),
+                                   rank_new(2, "b", SECOND, 3 * GIB, 0)};
+    gpu_add(&ranks[0], "one", 3 * GIB, true);
+    gpu_add(&ranks[1], "one", 4 * GIB, true);
+    gpu_add(&ranks[1], "two", 2 * GIB, false);
+    gpu_add(&ranks[2], "one", 3 * GIB, true); /* of another machine */
+    struct gp_rank_gpu *gpus[3] = {ranks[0].gpus, ranks[1].gpus, ranks[2].gpus};
+    struct gp_ranks *all = gp_ranks_find(ranks, 3);
+    cr_assert_eq(all->shared_count, 1);
+    cr_expect(gpus[0]->shared == 1 && gpus[1]->shared == 1 && !gpus[1][1].shared && !gpus[2]->shared);
+    for (unsigned i = 0; i < 3; i++)
+        cr_expect_eq(ranks[i].headroom_bytes, (ranks[i].number == 2 ? 77 : 73) * GIB);
+    struct gp_rank_share share = gp_ranks_share(all, 1);
+    cr_expect(share.ranks == 2 && share.strays == 1 && share.together_bytes == 7 * GIB);
+    cr_expect(share.rank->number == 1 && share.gpu == gpus[1] && share.other->number == 0);
+    ranks_end(ranks, 3, all);
+    for (unsigned i = 0; i < 3; i++)
+        free(gpus[i]);
+}
+
+/* Runs that came one after the other, and GPUs without a name, share nothing. */
+Test(ranks, gpu_of_one_after_the_other)
+{
+    for (unsigned c = 0; c < 3; c++) {
+        struct gp_job_rank ranks[2] = {rank_new(0, "a", SECOND, GIB, 0),
+                                       rank_new(1, "a", (c == 0 ? 4 : 3) * SECOND, GIB, 0)};
+        for (unsigned i = 0; i < 2; i++)
+            gpu_add(&ranks[i], c == 1 ? "" : "one", GIB, true);
+        struct gp_rank_gpu *gpus[2] = {ranks[0].gpus, ranks[1].gpus};
+        struct gp_ranks *all = gp_ranks_find(ranks, 2);
+        cr_expect_eq(all->shared_count, c == 2, "case %u", c);
+        cr_expect_eq(ranks[0].headroom_bytes, (c == 2 ? 78 : 79) * GIB);
+        ranks_end(ranks, 2, all);
+        free(gpus[0]);
+        free(gpus[1]);
     }
 }
 

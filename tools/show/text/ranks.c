@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 #define GP_RANKS_ROWS    10u  /* of a table of text */
@@ -26,29 +27,50 @@ static const char *ranks_clock(const struct gp_ranks *ranks)
                : "times are on the wall clocks of the machines, and as exact as these agree";
 }
 
-/* The most important thing as one sentence. */
+/* Adds to the text, as far as there is room. */
+static void ranks_add(char text[GP_VERDICT_TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void ranks_add(char text[GP_VERDICT_TEXT], const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, GP_VERDICT_TEXT - used, format, arguments);
+    va_end(arguments);
+}
+
+/* The most important thing as one sentence, and a second one about ranks on another rank's GPU. */
 static const char *ranks_verdict(const struct gp_ranks *all, char text[GP_VERDICT_TEXT])
 {
     const struct gp_job_rank *worst = &all->ranks[0];
     char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], one[GP_SIZE_TEXT], two[GP_SIZE_TEXT];
     int64_t more = worst->peak_bytes - all->median_bytes;
-    int used = snprintf(text, GP_VERDICT_TEXT, "Rank %d %speaks at %s", worst->number,
-                        worst->ooms ? "ran out of memory: it " : "", gp_size_text(peak, worst->peak_bytes));
-    size_t left = used > 0 && used < GP_VERDICT_TEXT ? GP_VERDICT_TEXT - (size_t)used : 0;
-    /* A hundredth is below what differs between two runs of one rank. */
-    if (all->count < 2 || more * 100 <= all->median_bytes) {
-        snprintf(text + used, left, ", and all %u ranks lie within %s of each other.", all->count,
-                 gp_size_text(above, all->highest_bytes - all->lowest_bytes));
-        return text;
-    }
-    used += snprintf(text + used, left, ", %s above the median", gp_size_text(above, more));
-    left = used < GP_VERDICT_TEXT ? GP_VERDICT_TEXT - (size_t)used : 0;
+    uint32_t several = 0;
+    for (uint32_t i = 0; i < all->count; i++)
+        several += all->ranks[i].device_count > 1;
+    snprintf(text, GP_VERDICT_TEXT, "Rank %d %speaks at %s", worst->number, worst->ooms ? "ran out of memory: it " : "",
+             gp_size_text(peak, worst->peak_bytes));
     const struct gp_rank_row *row = all->site_count ? &all->sites[0] : NULL;
-    if (row && row->worst_bytes > row->median_bytes)
-        snprintf(text + used, left, ": %s holds %s there, and %s on the median rank.", row->name,
-                 gp_size_text(one, row->worst_bytes), gp_size_text(two, row->median_bytes));
+    /* A hundredth is below what differs between two runs of one rank. */
+    if (all->count < 2 || more * 100 <= all->median_bytes)
+        ranks_add(text, ", and all %u ranks lie within %s of each other%s.", all->count,
+                  gp_size_text(above, all->highest_bytes - all->lowest_bytes),
+                  several ? ", each on its fullest GPU" : "");
+    else if (row && row->worst_bytes > row->median_bytes)
+        ranks_add(text, ", %s above the median: %s holds %s there, and %s on the median rank.",
+                  gp_size_text(above, more), row->name, gp_size_text(one, row->worst_bytes),
+                  gp_size_text(two, row->median_bytes));
     else
-        snprintf(text + used, left, ".");
+        ranks_add(text, ", %s above the median.", gp_size_text(above, more));
+    struct gp_rank_share most = {0};
+    for (uint32_t number = 1; number <= all->shared_count; number++) {
+        struct gp_rank_share share = gp_ranks_share(all, number);
+        if (share.strays && (!most.gpu || share.gpu->peak_bytes > most.gpu->peak_bytes))
+            most = share;
+    }
+    if (most.other)
+        ranks_add(text, " Rank %d also holds %s on GPU %d, where rank %d holds %s: %s.", most.rank->number,
+                  gp_size_text(one, most.gpu->peak_bytes), most.gpu->device, most.other->number,
+                  gp_size_text(two, most.other_gpu->peak_bytes), most.gpu->site);
     return text;
 }
 
@@ -73,6 +95,23 @@ static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_job_rank 
     return curve;
 }
 
+/* All GPUs of the rank; those of several ranks that are one have the same number in "shared". */
+static json_t *ranks_gpus(const struct gp_job_rank *rank)
+{
+    json_t *list = json_array();
+    for (uint32_t g = 0; rank->gpus && g < rank->device_count; g++) {
+        const struct gp_rank_gpu *gpu = &rank->gpus[g];
+        json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I,s:I,s:o,s:o,s:I,s:o}", "device", gpu->device, "uuid",
+                                              gpu->uuid, "fullest", gpu->own, "allocated_peak_bytes",
+                                              (json_int_t)gpu->peak_bytes, "reserved_peak_bytes",
+                                              (json_int_t)gpu->reserved_peak_bytes, "total_bytes",
+                                              ranks_known(gpu->total_bytes), "site", ranks_text(gpu->site),
+                                              "site_bytes", (json_int_t)gpu->site_bytes, "shared",
+                                              gpu->shared ? json_integer(gpu->shared) : json_null()));
+    }
+    return list;
+}
+
 static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *rank, bool curve)
 {
     static const char *const from[] = {"recording", "file name", "order"};
@@ -83,7 +122,7 @@ static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *
         gp_rec_format(rank->from_torch, rank->from_rmm), "complete", rank->complete, "missing_events",
         (json_int_t)rank->missing, "events", (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
     json_t *memory = json_pack(
-        "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:s,s:I,s:I,s:o}", "device", rank->device, "devices",
+        "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:s,s:I,s:I,s:o,s:o}", "device", rank->device, "devices",
         (int)rank->device_count, "device_name", rank->device_name, "total_bytes", ranks_known(rank->total_bytes),
         "allocated_peak_bytes", (json_int_t)rank->peak_bytes, "above_median_bytes",
         (json_int_t)(rank->peak_bytes - all->median_bytes), "peak_ns",
@@ -92,7 +131,8 @@ static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *
         ranks_known(rank->headroom_bytes), "growth_bytes_per_second", rank->growth_per_second, "seconds_to_oom",
         rank->seconds_to_oom < 0 ? json_null() : json_real(rank->seconds_to_oom), "grows", rank->grows, "may_grow",
         rank->may_grow, "begin_ns", (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns",
-        (json_int_t)(rank->end_ns + rank->shift_ns), "curve", curve ? ranks_curve(all, rank) : json_null());
+        (json_int_t)(rank->end_ns + rank->shift_ns), "curve", curve ? ranks_curve(all, rank) : json_null(), "gpus",
+        ranks_gpus(rank));
     if (!row || !memory || json_object_update(row, memory) != 0) {
         json_decref(row);
         row = NULL;
@@ -168,6 +208,16 @@ static const char *ranks_signed(char text[GP_SIZE_TEXT], int64_t bytes)
     return text;
 }
 
+/* The GPUs of the rank beside the one that its numbers are of. */
+static void ranks_also(const struct gp_text_page *page, const struct gp_job_rank *rank)
+{
+    char bytes[GP_SIZE_TEXT];
+    for (uint32_t g = 0; rank->gpus && g < rank->device_count; g++)
+        if (!rank->gpus[g].own)
+            fprintf(page->out, "  and %s on GPU %d", gp_size_text(bytes, rank->gpus[g].peak_bytes),
+                    rank->gpus[g].device);
+}
+
 static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *all)
 {
     char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], head[GP_SIZE_TEXT], end[GP_SIZE_TEXT],
@@ -188,10 +238,39 @@ static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *
         if (rank->ooms)
             fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
                     rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));
+        ranks_also(page, rank);
         fputc('\n', page->out);
     }
     if (shown < all->count)
         fprintf(page->out, "  %u more ranks: use --json to list them\n", all->count - shown);
+}
+
+/* Each GPU that several ranks hold memory on, with the ranks that hold most there. */
+static void ranks_shares(const struct gp_text_page *page, const struct gp_ranks *all)
+{
+    char together[GP_SIZE_TEXT], bytes[GP_SIZE_TEXT];
+    uint32_t shown = page->whole || all->shared_count <= GP_RANKS_ROWS ? all->shared_count : GP_RANKS_ROWS;
+    if (shown)
+        fprintf(page->out, "\n%sGPUs on which several ranks hold memory%s\n", ranks_on(page, GP_RANKS_BOLD),
+                ranks_on(page, GP_RANKS_OFF));
+    for (uint32_t number = 1; number <= shown; number++) {
+        struct gp_rank_share share = gp_ranks_share(all, number);
+        uint32_t listed = 0;
+        fprintf(page->out, "  GPU %d of %s, %s: %u ranks, together at most %s\n", share.gpu->device, share.rank->host,
+                share.gpu->uuid, share.ranks, gp_size_text(together, share.together_bytes));
+        for (uint32_t i = 0; i < all->count; i++)
+            for (uint32_t g = 0; all->ranks[i].gpus && g < all->ranks[i].device_count; g++) {
+                const struct gp_rank_gpu *gpu = &all->ranks[i].gpus[g];
+                if (gpu->shared != number || (listed++ >= GP_RANKS_ROWS && !page->whole))
+                    continue;
+                fprintf(page->out, "  %5d %10s  %s%s\n", all->ranks[i].number, gp_size_text(bytes, gpu->peak_bytes),
+                        gpu->site, all->ranks[i].device_count > 1 && !gpu->own ? " (its fullest GPU is another)" : "");
+            }
+        if (listed > GP_RANKS_ROWS && !page->whole)
+            fprintf(page->out, "  %u more ranks there: use --json to list them\n", listed - GP_RANKS_ROWS);
+    }
+    if (shown < all->shared_count)
+        fprintf(page->out, "  %u more such GPUs: use --json to list them\n", all->shared_count - shown);
 }
 
 static void ranks_sparkline(const struct gp_text_page *page, const struct gp_ranks *all, const char *name,
@@ -256,6 +335,7 @@ void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
         fprintf(page->out, "%snote: %u of the recordings %s incomplete or lost events: see each one's report%s\n",
                 ranks_on(page, GP_RANKS_RED), cut, cut == 1 ? "is" : "are", ranks_on(page, GP_RANKS_OFF));
     ranks_table(page, all);
+    ranks_shares(page, all);
     fprintf(page->out, "\n%sallocated over time, of all ranks%s\n", ranks_on(page, GP_RANKS_BOLD),
             ranks_on(page, GP_RANKS_OFF));
     ranks_sparkline(page, all, "highest", offsetof(struct gp_rank_moment, high));
