@@ -120,7 +120,9 @@ static uint32_t tree_child(struct gp_call_tree *tree, struct gp_hash *known, uin
         *room *= 2;
     }
     enum gp_frame_role role = gp_role_of_python(function, file);
-    node.own = (role == GP_ROLE_USER || role == GP_ROLE_WRAPPER) && !gp_role_is_launcher(function, file);
+    node.command = gp_role_is_command(function, file, parent == 0, tree->nodes[parent].command);
+    node.own =
+        (role == GP_ROLE_USER || role == GP_ROLE_WRAPPER || node.command) && !gp_role_is_launcher(function, file);
     node.package = !node.own && gp_role_is_package(file);
     tree->nodes[tree->count] = node;
     return tree->count++;

@@ -35,6 +35,7 @@ struct gp_call_node {
     uint32_t visits, first; /* how often a thread came into it, and the first event there */
     uint8_t what;           /* enum gp_call_what */
     bool own, package;      /* the user's own code; an installed program's */
+    bool command;           /* of the text of `python -c` */
 };
 
 struct gp_call_tree {

@@ -275,6 +275,7 @@ static bool reads_frame(char *text, struct gp_need_place *place)
  * outermost. */
 static void reads_place(char *frames, struct gp_need_place *place)
 {
+    struct gp_need_place command = {0}; /* the innermost of the frames so far that may be of `python -c` */
     char *text;
     bool found = false, package = false;
     while (!found && (text = strsep(&frames, "\t"))) {
@@ -287,7 +288,13 @@ static void reads_place(char *frames, struct gp_need_place *place)
         if (found || !package)
             *place = frame;
         package |= gp_role_is_package(frame.file);
+        if (strcmp(frame.file, "<string>") != 0)
+            command.function[0] = '\0';
+        else if (!command.function[0])
+            command = frame;
     }
+    if (!found && command.function[0] && !(package && gp_role_is_launcher(command.function, command.file)))
+        *place = command;
     const char *base = strrchr(place->file, '/');
     if (!place->function[0])
         return;

@@ -60,6 +60,15 @@ static bool is_standard(const char *path, bool windows)
     return lib && ((python && python < lib) || (conda && conda < lib));
 }
 
+bool gp_role_is_generated(const char *file)
+{
+    /* What a person types into an interpreter or a notebook. */
+    static const char *const typed[] = {"<stdin",        "<console",  "<input",    "<ipython-input-",
+                                        "<python-input", "<timed ",   "<doctest ", "<command-",
+                                        "<cell",         "<notebook", "<magic-"};
+    return file[0] == '<' && !HAS_PREFIX_OF(file, typed);
+}
+
 enum gp_frame_role gp_role_of_python(const char *function, const char *file)
 {
     static const char *const inner[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
@@ -73,6 +82,8 @@ enum gp_frame_role gp_role_of_python(const char *function, const char *file)
     if (has_prefix(path, "<frozen ") || strstr(path, "/ctypes/__init__.py"))
         return GP_ROLE_INTERPRETER;
     if (strstr(path, "/site-packages/") || strstr(path, "/dist-packages/"))
+        return GP_ROLE_LIBRARY;
+    if (gp_role_is_generated(file))
         return GP_ROLE_LIBRARY;
     /* Code that a compiler of PyTorch wrote, and what an administrator puts around other code at Python's start. */
     if (strstr(path, "/torchinductor_") || ends_with(path, "/sitecustomize.py"))
@@ -115,13 +126,36 @@ static bool is_own(const struct gp_frame_text *frame)
            !gp_role_is_launcher(frame->function, frame->file);
 }
 
+bool gp_role_is_command(const char *function, const char *file, bool outermost, bool caller)
+{
+    return strcmp(file, "<string>") == 0 && (outermost ? strcmp(function, "<module>") == 0 : caller);
+}
+
+/* Generated code has the file name <string> too: the text of `python -c` is what the stack begins with. */
+static void role_of_command(struct gp_frame_text *frames, uint32_t count)
+{
+    bool outermost = true, command = false;
+    for (uint32_t i = count; i-- > 0;) {
+        if (!frames[i].python)
+            continue;
+        command = gp_role_is_command(frames[i].function, frames[i].file, outermost, command);
+        frames[i].role = command ? GP_ROLE_USER : frames[i].role;
+        outermost = false;
+    }
+}
+
 void gp_role_of_program(struct gp_frame_text *frames, uint32_t count)
 {
     bool own = false, package = false;
+    role_of_command(frames, count);
     for (uint32_t i = 0; i < count; i++) {
         own |= is_own(&frames[i]);
         package |= frames[i].python && gp_role_is_package(frames[i].file);
     }
+    /* A thread of `python -c` begins in the standard library. */
+    for (uint32_t i = 0; i < count && !package && !own; i++)
+        if (frames[i].python && strcmp(frames[i].file, "<string>") == 0)
+            frames[i].role = GP_ROLE_USER;
     for (uint32_t i = 0; i < count && package && !own; i++)
         if (frames[i].python && gp_role_is_package(frames[i].file))
             frames[i].role = GP_ROLE_USER;

@@ -43,7 +43,7 @@ static void load(const char *const *stacks, size_t count)
         for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             char *colon = strrchr(line, ':'), *file = strstr(line, " /");
             file = file ? file : strstr(line, " C:\\");
-            file = file ? file : strstr(line, " <string>");
+            file = file ? file : strstr(line, " <");
             fputs(line == copy ? "{\"name\": \"" : ", {\"name\": \"", out);
             if (file)
                 *file++ = *colon++ = '\0';
@@ -179,6 +179,20 @@ Test(operation, of_pytorch)
         {EMPTY "at::_ops::zeros::call\n<module> <string>:1", "<string>:1  zeros", GP_PART_NONE},
         {EMPTY "at::_ops::ones::call\nstart " SITES "vllm/worker.py:31\nmain <string>:2\n<module> <string>:4",
          "main (<string>:2)  ones", GP_PART_NONE},
+        /* Code that a library wrote, and calls; also where the user's line is `python -c`'s. */
+        {EMPTY "at::_ops::zeros::call\n__init__ <string>:3\nmain /home/u/train.py:3", "main (train.py:3)  zeros",
+         GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\nforward <eval_with_key>.5:7\ncall " SITES "genlib/run.py:3\nmain /home/u/a.py:3",
+         "main (a.py:3)  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\n__init__ <attrs generated init a.B>:3\nrun " SITES
+               "genlib/run.py:9\n<module> /venv/bin/genlib:8",
+         "run (run.py:9)  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\nrewrite <string>:3\nrun " SITES
+               "genlib/run.py:9\nstep <string>:2\n<module> <string>:9",
+         "step (<string>:2)  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\nrun <string>:3\nThread.run /usr/lib/python3.11/threading.py:9",
+         "run (<string>:3)  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\nrun <stdin>:3\n<module> <stdin>:9", "run (<stdin>:3)  zeros", GP_PART_NONE},
         /* Windows. */
         {"cross_entropy C:\\venv\\Lib\\site-packages\\torch\\nn\\functional.py:3\n<module> C:\\u\\train.py:19",
          "train.py:19  cross_entropy", GP_PART_NONE},
