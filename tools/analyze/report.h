@@ -175,6 +175,7 @@ enum gp_use {
     GP_USE_WORKSPACE,
     GP_USE_COMMUNICATION,
     GP_USE_TEMPORARY,
+    GP_USE_GROWS, /* no use: its call site is a suspect of `leaks` */
     GP_USE_UNKNOWN,
     GP_USES
 };
@@ -190,11 +191,12 @@ enum gp_use_hint {
     GP_HINT_POOL,    /* of XLA: what is in it is not seen */
     GP_HINT_LIBRARY, /* a library of functions asked for it: its workspace */
     GP_HINT_COMMUNICATION,
-    GP_HINT_FORWARD, /* in the call of a layer */
-    GP_HINT_BACKWARD /* in a backward pass */
+    GP_HINT_FORWARD,     /* in the call of a layer */
+    GP_HINT_BACKWARD,    /* in a backward pass */
+    GP_HINT_NO_FRAMEWORK /* of the unknown site 0: no stack of the recording has a framework on it */
 };
 
-#define GP_USE_RULES 34u /* rows; userules.h names them */
+#define GP_USE_RULES 36u /* rows; userules.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;
@@ -213,17 +215,31 @@ struct gp_use_table {
     struct gp_use_row rows[GP_USE_RULES]; /* those with count 0 decided nothing */
 };
 
+/* A rule that is less sure is "probably" in texts. */
+#define GP_USE_PLAIN 0.75
+
 /* hints: by call site; NULL: no names are known.  leaks: of the same steps, or NULL.  NULL: out of
  * memory.  Free with gp_uses_free. */
 struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps,
                                   const struct gp_leaks *leaks, const uint8_t *hints, uint32_t device);
-/* What most of the memory of each call site is for, at the peak of the device that ended with `event` (gp_peak),
- * or, where it held none then, of all that it allocated: 1 + enum gp_use in sites[], where the rules are sure
- * and most of it is for one use. Other entries stay. False: out of memory. */
+/* What the memory of each call site is for, at the peak of the device that ended with `event` (gp_peak), or, where
+ * it held none then, of all that it allocated: 1 + enum gp_use in sites[], with GP_USE_PROBABLY, where all of it is
+ * for one use.  Other entries stay. False: out of memory. */
+#define GP_USE_PROBABLY 0x80u
 bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event, uint8_t *sites);
+/* Checkpointing takes activations off the peak (event_index of gp_peak) that were made before this event.  Later
+ * ones, such as the output of the last layer and what the loss keeps, are needed again at once. */
+uint32_t gp_uses_spared(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event);
 void gp_uses_free(struct gp_use_table *uses);
 /* "weights", "kv_cache", "unknown" ..: as JSON has it. */
 const char *gp_use_name(enum gp_use use);
+/* "weights", "KV cache", "optimizer state" ..: as texts have it. */
+const char *gp_use_text(enum gp_use use);
+/* The same, after "probably" where the rules are less than GP_USE_PLAIN sure. */
+#define GP_USE_WORDS 32
+const char *gp_use_words(char text[GP_USE_WORDS], enum gp_use use, double sure);
+/* How sure the rules are of a use, by the bytes that each decided: at the peak, or, without any then, at most. */
+double gp_use_sure(const struct gp_use_table *uses, enum gp_use use);
 /* The hint of a function or file name of a stack, and of the owner of its memory. */
 enum gp_use_hint gp_use_hint_of_name(const char *function, const char *file);
 enum gp_use_hint gp_use_hint_of_owner(const char *owner);

@@ -9,6 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether a stack has a framework on it that computes with weights and activations. */
+static bool hints_framework(const char *owner, const struct gp_frame_text *frames, uint32_t count)
+{
+    static const char *const owners[] = {"pytorch",     "xla",  "tensorflow", "paddle",
+                                         "onnxruntime", "ggml", "tensorrt",   "vllm"},
+                             *const files[] = {"/torch/",  "/jax/",      "/flax/",  "/tensorflow/", "/keras/",
+                                               "/paddle/", "/tinygrad/", "/mxnet/", "/mindspore/"};
+    for (size_t k = 0; k < sizeof(owners) / sizeof(owners[0]); k++)
+        if (strcmp(owner, owners[k]) == 0)
+            return true;
+    for (uint32_t i = 0; i < count; i++) {
+        if (strncmp(frames[i].function, "at::", 4) == 0 || strncmp(frames[i].function, "ggml_", 5) == 0)
+            return true;
+        for (size_t k = 0; k < sizeof(files) / sizeof(files[0]) && frames[i].python; k++)
+            if (strstr(frames[i].file, files[k]))
+                return true;
+    }
+    return false;
+}
+
 uint8_t *gp_report_hints(const struct gp_report *report)
 {
     static const uint8_t parts[GP_PARTS] = {
@@ -19,6 +39,8 @@ uint8_t *gp_report_hints(const struct gp_report *report)
     const struct gp_recording *recording = report->recording;
     uint8_t *hints = calloc(recording->site_count + 1ul, 1);
     bool pool = false; /* without one, XLA asks the driver for each buffer */
+    if (hints)
+        hints[0] = GP_HINT_NO_FRAMEWORK;
     for (uint32_t d = 0; d < recording->device_count; d++)
         pool |= gp_rec_polled(&recording->devices[d]).pool_bytes > 0;
     for (uint32_t site = 1; hints && site < recording->site_count; site++) {
@@ -26,6 +48,8 @@ uint8_t *gp_report_hints(const struct gp_report *report)
         const struct gp_frame_text *frames;
         uint32_t count = gp_symbols_site(report->symbols, site, &frames);
         gp_bill_site_owner(recording, site, owner);
+        if (hints[0] && (gp_symbols_operation(report->symbols, site)->text || hints_framework(owner, frames, count)))
+            hints[0] = GP_HINT_NONE;
         hints[site] = pool && strcmp(owner, "xla") == 0 ? GP_HINT_POOL : (uint8_t)gp_use_hint_of_owner(owner);
         if (!hints[site])
             hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];

@@ -8,6 +8,7 @@
 #include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <read/recording/recording.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -139,7 +140,8 @@ bool gp_use_find_runs(struct uses_work *w)
 {
     w->stack_thread = stack_main(w);
     bool ok = runs_find(w, GP_HINT_BACKWARD, &w->backward_runs) &&
-              runs_find(w, GP_HINT_OPTIMIZER, &w->optimizer_runs) && runs_find(w, GP_HINT_WEIGHTS, &w->weight_runs);
+              runs_find(w, GP_HINT_OPTIMIZER, &w->optimizer_runs) && runs_find(w, GP_HINT_WEIGHTS, &w->weight_runs) &&
+              runs_find(w, GP_HINT_FORWARD, &w->forward_runs);
     w->stacks = w->backward_runs.count > 0;
     return ok;
 }
@@ -184,7 +186,11 @@ static enum use_rule rule_of_forward(const struct uses_work *w, enum gp_use_hint
     if (again || crossed == 1)
         return crossed <= 1 ? RULE_STACK_ACTIVATIONS : RULES;
     bool begun = from || hint == GP_HINT_FORWARD || (w->bound_count && event >= w->bounds[0]);
-    return crossed || !begun ? RULES : RULE_STACK_TEMPORARY;
+    if (crossed || !begun)
+        return RULES;
+    /* The input of a pass is made before it, and its results may be worked on after it. */
+    uint32_t passes = runs_before(&w->forward_runs, end) - runs_before(&w->forward_runs, event + 1);
+    return passes > (hint != GP_HINT_FORWARD) ? RULE_FORWARD_KEPT : RULE_STACK_TEMPORARY;
 }
 
 /* What PyTorch asks for once for each thread and stream that multiplies matrices: on Hopper, and
@@ -461,7 +467,9 @@ static const struct {
     [RULE_BEFORE] = {GP_USE_UNKNOWN, 0, "was there when the recording began"},
     [RULE_FIRST] = {GP_USE_UNKNOWN, 0, "came in the first steps and stays; its size and place tell nothing"},
     [RULE_SIZE] = {GP_USE_UNKNOWN, 0, "lives for a step and has the size of a weight: gradient or activation"},
-    [RULE_GROWS] = {GP_USE_UNKNOWN, 0, "comes with the steps and stays, while the program trains: see gpuprof leaks"},
+    [RULE_GROWS] = {GP_USE_UNKNOWN, 0, "comes with the steps and stays, while the program trains"},
+    [RULE_SUSPECT] = {GP_USE_GROWS, 0, "its call site holds more with every step: see gpuprof leaks"},
+    [RULE_NO_FRAMEWORK] = {GP_USE_UNKNOWN, 0, "no framework is on a stack, so lifetimes and sizes tell no use"},
     [RULE_SEVERAL] = {GP_USE_UNKNOWN, 0, "lives for several steps, without a rhythm"},
     [RULE_CROSSES] = {GP_USE_UNKNOWN, 0, "is still there when the next step begins, and goes in it"},
     [RULE_ALONE] = {GP_USE_UNKNOWN, 0, "came after the steps, where nothing came before"},
@@ -480,7 +488,6 @@ static const struct {
     [RULE_KV_NAME] = {GP_USE_KV_CACHE, 0.9, "a function or file on its stack has a KV cache in its name"},
     [RULE_KV_CHAIN] = {GP_USE_KV_CACHE, 0.7, "replaces a block that is a little smaller, time after time"},
     [RULE_KV_LONG] = {GP_USE_KV_CACHE, 0.6, "comes step by step, and goes together after several steps"},
-    [RULE_KV_GROWS] = {GP_USE_KV_CACHE, 0.5, "comes with the steps and stays; a leak looks the same"},
     [RULE_GRAPH_USED] = {GP_USE_GRAPHS, 1, "CUDA graphs have it in use, as the driver says"},
     [RULE_GRAPH_NODES] = {GP_USE_GRAPHS, 1, "nodes of CUDA graphs asked for it (not part of the allocated bytes)"},
     [RULE_GRAPHS_NAME] = {GP_USE_GRAPHS, 0.8, "a function or file on its stack captures graphs"},
@@ -494,6 +501,7 @@ static const struct {
     [RULE_STACK_GRADIENTS] = {GP_USE_GRADIENTS, 0.95, "made in a backward pass, and there after it"},
     [RULE_STACK_ACTIVATIONS] = {GP_USE_ACTIVATIONS, 0.95,
                                 "is there when a backward pass starts, and goes before the next one"},
+    [RULE_FORWARD_KEPT] = {GP_USE_UNKNOWN, 0, "outlives its forward pass, and the program keeps it over others"},
     [RULE_STACK_TEMPORARY] = {GP_USE_TEMPORARY, 0.9,
                               "made and freed in one forward pass, backward pass or step of an optimizer"},
 };
@@ -505,8 +513,45 @@ const char *gp_use_name(enum gp_use use)
         [GP_USE_OPTIMIZER] = "optimizer", [GP_USE_ACTIVATIONS] = "activations",
         [GP_USE_KV_CACHE] = "kv_cache",   [GP_USE_GRAPHS] = "graphs",
         [GP_USE_WORKSPACE] = "workspace", [GP_USE_COMMUNICATION] = "communication",
-        [GP_USE_TEMPORARY] = "temporary", [GP_USE_UNKNOWN] = "unknown"};
+        [GP_USE_TEMPORARY] = "temporary", [GP_USE_GROWS] = "grows",
+        [GP_USE_UNKNOWN] = "unknown"};
     return names[use];
+}
+
+const char *gp_use_text(enum gp_use use)
+{
+    switch (use) {
+    case GP_USE_OPTIMIZER:
+        return "optimizer state";
+    case GP_USE_KV_CACHE:
+        return "KV cache";
+    case GP_USE_GRAPHS:
+        return "graph memory";
+    default:
+        return gp_use_name(use);
+    }
+}
+
+const char *gp_use_words(char text[GP_USE_WORDS], enum gp_use use, double sure)
+{
+    bool plain = sure >= GP_USE_PLAIN || use == GP_USE_GROWS || use == GP_USE_UNKNOWN;
+    snprintf(text, GP_USE_WORDS, "%s%s", plain ? "" : "probably ", gp_use_text(use));
+    return text;
+}
+
+double gp_use_sure(const struct gp_use_table *uses, enum gp_use use)
+{
+    double sure[2] = {0}, bytes[2] = {0};
+    for (uint32_t i = 0; i < GP_USE_RULES; i++) {
+        const struct gp_use_row *row = &uses->rows[i];
+        if (!row->count || row->use != use)
+            continue;
+        bytes[0] += (double)row->at_peak_bytes;
+        sure[0] += row->confidence * (double)row->at_peak_bytes;
+        bytes[1] += (double)row->peak_bytes;
+        sure[1] += row->confidence * (double)row->peak_bytes;
+    }
+    return bytes[0] > 0 ? sure[0] / bytes[0] : bytes[1] > 0 ? sure[1] / bytes[1] : 0;
 }
 
 void gp_use_name_rows(struct gp_use_table *uses)
@@ -543,6 +588,7 @@ static enum use_rule rule_of_hint(enum gp_use_hint hint, enum use_life life)
     case GP_HINT_NONE:
     case GP_HINT_FORWARD:
     case GP_HINT_BACKWARD:
+    case GP_HINT_NO_FRAMEWORK:
         break;
     }
     return RULES;
@@ -552,14 +598,10 @@ static enum use_rule rule_of_hint(enum gp_use_hint hint, enum use_life life)
 static enum use_rule rule_of_growth(const struct uses_work *w, const struct use_key *key, enum use_life life)
 {
     uint32_t often = w->bound_count / 8 > 4 ? w->bound_count / 8 : 4;
-    if (life == LIFE_STEP)
-        return key->grows ? RULE_KV_GROWS : RULES;
-    if (key->steps < often)
+    if (life == LIFE_STEP || key->steps < often)
         return RULES;
     if (w->uses->trains)
         return RULE_GROWS;
-    if (life != LIFE_SEVERAL && key->grows)
-        return RULE_KV_GROWS;
     /* The blocks of a request go together. A buffer goes when the next one comes. */
     return key->together >= 4 && key->together >= key->count / 16 ? RULE_KV_LONG : RULE_SEVERAL;
 }
@@ -623,6 +665,23 @@ static enum use_rule rule_of_life(struct uses_work *w, const struct gp_rec_event
     }
 }
 
+/* What a rule says that concludes from lifetimes and sizes alone, or from a name that any program may have: the
+ * buffers of an image program live as weights and activations do. */
+static bool needs_framework(enum use_rule rule)
+{
+    switch (use_rules[rule].use) {
+    case GP_USE_WEIGHTS:
+    case GP_USE_GRADIENTS:
+    case GP_USE_OPTIMIZER:
+    case GP_USE_ACTIVATIONS:
+        return true;
+    case GP_USE_KV_CACHE:
+        return rule != RULE_KV_NAME;
+    default:
+        return rule == RULE_SIZE;
+    }
+}
+
 static void decide(struct uses_work *w, const struct gp_flow_change *change)
 {
     const struct gp_rec_event *item = change->item;
@@ -637,6 +696,10 @@ static void decide(struct uses_work *w, const struct gp_flow_change *change)
     }
     if (life == LIFE_NONE)
         return;
+    if (item->site && w->keys[item->site].grows) {
+        *rule = RULE_SUSPECT;
+        return;
+    }
     enum use_rule told = rule_of_hint(gp_use_hint_at(w, item), life);
     if (told == RULES && w->chain[change->id] < USE_CHAIN)
         told = use_rule_of_stack(w, change);
@@ -649,6 +712,8 @@ static void decide(struct uses_work *w, const struct gp_flow_change *change)
     } else if (!w->uses->trains || (*rule != RULE_GRADIENTS_THREAD && *rule != RULE_GRADIENTS_SIZE)) {
         *rule = (uint8_t)rule_of_life(w, item, life, lived);
     }
+    if (w->hints && w->hints[0] == GP_HINT_NO_FRAMEWORK && needs_framework((enum use_rule) * rule))
+        *rule = RULE_NO_FRAMEWORK;
     if (life == LIFE_STEP || life == LIFE_SEVERAL || life == LIFE_LATE)
         gp_use_key(w, item)->rule = *rule;
 }

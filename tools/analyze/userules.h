@@ -36,7 +36,8 @@ enum use_rule {
     RULE_KV_NAME,
     RULE_KV_CHAIN,
     RULE_KV_LONG,
-    RULE_KV_GROWS,
+    RULE_SUSPECT,
+    RULE_NO_FRAMEWORK,
     RULE_GRAPH_NODES,
     RULE_GRAPH_USED,
     RULE_GRAPHS_NAME,
@@ -91,7 +92,7 @@ struct use_key {               /* a call site, or a size without one */
     uint32_t within, crossing;   /* blocks that live for a step at most, without and with a bound in their life */
     uint64_t lived;              /* sum of their lives, in bounds of steps */
     uint8_t rule;                /* of its newest transient block */
-    bool grows;                  /* a suspect of `leaks` */
+    bool grows;                  /* a suspect of `leaks` (of call sites alone) */
 };
 
 struct use_run { /* events between which one pass works: it begins with an allocation, and `end` is not part of it */
@@ -130,7 +131,7 @@ struct uses_work {
     bool failed;
     bool stacks;           /* a backward pass is on stacks */
     uint32_t stack_thread; /* the main thread, as the stacks tell */
-    struct use_runs backward_runs, optimizer_runs, weight_runs;
+    struct use_runs backward_runs, optimizer_runs, weight_runs, forward_runs;
 };
 
 /* userules.c: the passes that stacks tell. False: out of memory. */

@@ -221,6 +221,7 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
     free(w.backward_runs.list);
     free(w.optimizer_runs.list);
     free(w.weight_runs.list);
+    free(w.forward_runs.list);
     if (ok)
         return uses;
     gp_uses_free(uses);
@@ -229,22 +230,30 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
 
 /* ---- by call site ------------------------------------------------------------------------------------------------ */
 
-/* A rule that is less sure does not name a row. */
-#define USE_SURE 0.8
+/* One part in so many may be for another use: what a row says is of all of it. */
+#define USE_REST 64u
 
 struct use_site {
-    uint64_t peak[GP_USES], all[GP_USES]; /* bytes at the peak, allocated */
+    uint64_t peak[GP_USE_RULES], all[GP_USE_RULES]; /* bytes at the peak, allocated: by rule */
 };
 
-static uint8_t use_most(const uint64_t bytes[GP_USES])
+static uint8_t use_most(const struct gp_use_table *uses, const uint64_t bytes[GP_USE_RULES])
 {
-    uint64_t sum = 0;
+    uint64_t sum = 0, by_use[GP_USES] = {0};
+    double sure = 0;
     unsigned most = 0;
-    for (unsigned use = 0; use < GP_USES; use++) {
-        sum += bytes[use];
-        most = bytes[use] > bytes[most] ? use : most;
+    for (unsigned rule = 0; rule < GP_USE_RULES; rule++) {
+        by_use[uses->rows[rule].use] += bytes[rule];
+        sum += bytes[rule];
     }
-    return most != GP_USE_UNKNOWN && sum && bytes[most] > sum / 2 ? (uint8_t)(1 + most) : 0;
+    for (unsigned use = 0; use < GP_USES; use++)
+        most = by_use[use] > by_use[most] ? use : most;
+    if (most == GP_USE_UNKNOWN || !sum || sum - by_use[most] > sum / USE_REST)
+        return 0;
+    for (unsigned rule = 0; rule < GP_USE_RULES; rule++)
+        sure += uses->rows[rule].use == most ? uses->rows[rule].confidence * (double)bytes[rule] : 0;
+    bool probably = most != GP_USE_GROWS && sure < GP_USE_PLAIN * (double)by_use[most];
+    return (uint8_t)((1 + most) | (probably ? GP_USE_PROBABLY : 0));
 }
 
 bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event, uint8_t *sites)
@@ -258,23 +267,42 @@ bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow
         passed |= change.event != GP_REC_NONE && (event == GP_REC_NONE || change.event > event);
         if (change.item->device != uses->device || !(change.what & GP_FLOW_SUMMED))
             continue;
-        const struct gp_use_row *row = &uses->rows[uses->rule[change.id]];
-        unsigned use = row->confidence >= USE_SURE ? row->use : GP_USE_UNKNOWN;
+        unsigned rule = uses->rule[change.id];
         uint64_t bytes = gp_flow_bytes(&change);
         struct use_site *site = &work[change.item->site];
         if (!passed)
-            site->peak[use] += change.add ? bytes : -bytes;
-        site->all[use] += change.add ? bytes : 0;
+            site->peak[rule] += change.add ? bytes : -bytes;
+        site->all[rule] += change.add ? bytes : 0;
     }
     for (uint32_t i = 0; work && i < count; i++) {
         bool held = false;
-        for (unsigned use = 0; use < GP_USES; use++)
-            held |= work[i].peak[use] != 0;
-        uint8_t most = use_most(held ? work[i].peak : work[i].all);
+        for (unsigned rule = 0; rule < GP_USE_RULES; rule++)
+            held |= work[i].peak[rule] != 0;
+        uint8_t most = use_most(uses, held ? work[i].peak : work[i].all);
         sites[i] = most ? most : sites[i];
     }
     free(work);
     return work;
+}
+
+/* The last part of the forward pass whose activations the backward pass needs first. */
+#define USE_LAST_PART 16u
+
+uint32_t gp_uses_spared(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    while (event != GP_REC_NONE && gp_flow_next(&walk, &change)) {
+        if (!change.add || change.event == GP_REC_NONE || change.item->device != uses->device ||
+            uses->rows[uses->rule[change.id]].use != GP_USE_ACTIVATIONS)
+            continue;
+        uint32_t end = gp_flow_end(flow, change.id);
+        if (change.event > event)
+            return 0;
+        if (end == GP_REC_NONE || end > event)
+            return event - (event - change.event + USE_LAST_PART - 1) / USE_LAST_PART;
+    }
+    return 0;
 }
 
 void gp_uses_free(struct gp_use_table *uses)

@@ -22,7 +22,8 @@ struct gp_need_line { /* blocks of one place and one use that are live at the pe
     struct gp_need_place place;
     enum gp_use use;
     int64_t bytes, count;
-    uint64_t life_ns; /* the mean of their bytes */
+    int64_t spared_bytes; /* activations that checkpointing may take off the peak */
+    uint64_t life_ns;     /* the mean of their bytes */
 };
 
 struct gp_need_moment { /* an event: when, in which step (from 1; 0: in none), and what was asked for */

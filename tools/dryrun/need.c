@@ -99,7 +99,7 @@ static int lines_compare(const void *one, const void *other)
 
 /* Adds a block that is live at the peak. */
 static void lines_add(struct need_lines *l, const struct gp_loaded *loaded, const struct gp_flow_change *change,
-                      uint32_t end, enum gp_use use)
+                      uint32_t end, enum gp_use use, bool spared)
 {
     const struct gp_recording *r = loaded->recording;
     struct gp_need_line *line = lines_at(l, gp_symbols_row(loaded->symbols, change->item->site), use);
@@ -109,6 +109,8 @@ static void lines_add(struct need_lines *l, const struct gp_loaded *loaded, cons
         return;
     line->bytes = (int64_t)(((uint64_t)line->bytes + (uint64_t)bytes) & INT64_MAX);
     line->count++;
+    if (spared && use == GP_USE_ACTIVATIONS && !gp_symbols_is_loss(loaded->symbols, change->item->site))
+        line->spared_bytes = (int64_t)(((uint64_t)line->spared_bytes + (uint64_t)bytes) & INT64_MAX);
     if (until_ns > change->time_ns)
         l->lives[line - l->need->lines] += (double)bytes * (double)(until_ns - change->time_ns);
 }
@@ -134,6 +136,7 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     double sure[GP_USES] = {0};
+    uint32_t spared = gp_uses_spared(uses, flow, peak->event_index);
     while (!l.failed && gp_flow_next(&walk, &change)) {
         uint32_t end;
         if (change.event != GP_REC_NONE && (peak->event_index == GP_REC_NONE || change.event > peak->event_index))
@@ -143,7 +146,7 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
              end <= peak->event_index))
             continue;
         const struct gp_use_row *row = &uses->rows[uses->rule[change.id]];
-        lines_add(&l, loaded, &change, end, row->use);
+        lines_add(&l, loaded, &change, end, row->use, change.event < spared);
         need->uses[row->use] += (int64_t)(gp_flow_bytes(&change) & INT64_MAX);
         if (assumed[change.item->site])
             need->assumed_bytes += (int64_t)(gp_flow_bytes(&change) & INT64_MAX);

@@ -563,6 +563,16 @@ const struct gp_operation *gp_symbols_operation(struct gp_symbols *symbols, uint
     return found ? &found->operation : &unknown;
 }
 
+bool gp_symbols_is_loss(struct gp_symbols *symbols, uint32_t site)
+{
+    static const char *const parts[] = {"loss", "cross_entropy", "log_softmax", "logsumexp", "kl_div"};
+    const char *text = gp_symbols_operation(symbols, site)->text;
+    for (size_t i = 0; text && i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (strcasestr(text, parts[i]))
+            return true;
+    return false;
+}
+
 uint32_t gp_symbols_row(struct gp_symbols *symbols, uint32_t site)
 {
     const struct gp_symbol_site *found = place_of(symbols, site);

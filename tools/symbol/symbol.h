@@ -134,6 +134,9 @@ uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site);
 /* What a framework did there (docs/understand/symbols.md). Never NULL. */
 const struct gp_operation *gp_symbols_operation(struct gp_symbols *symbols, uint32_t site);
 
+/* Whether a loss asked for the memory of the site, or for what it is computed of. */
+bool gp_symbols_is_loss(struct gp_symbols *symbols, uint32_t site);
+
 /* The lowest site of the same device and kind with the same operation below the same frames:
  * what a reader takes for one place, where an operation asks for several blocks. Mostly the site
  * itself. */

@@ -145,7 +145,7 @@ Test(phases_command, says_how_to_add_marks, .init = find_binary)
     char *path = saved(r);
     expect(run("phases %s", path), 0, "gpuprof_mark()", NULL);
     expect(run("phases %s", path), 0, "before the repeats", NULL);
-    expect(run("phases %s", path), 0, "used for          at the peak     at most  sure  reason", NULL);
+    expect(run("phases %s", path), 0, "used for                 at the peak     at most  sure  reason", NULL);
     char *text = run("phases %s", path).out;
     struct result result = run("phases %s --json", path);
     json_t *top = json_loads(result.out, 0, NULL), *row;

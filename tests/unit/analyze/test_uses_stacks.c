@@ -24,6 +24,7 @@ struct net {
     bool plain; /* an optimizer without memory of its own */
     bool late;  /* the input goes after the optimizer's step */
     uint64_t input;
+    unsigned kept;     /* so many passes without a backward one, whose outputs are kept until the last */
     const char *range; /* an NVTX range around each step's forward pass */
 };
 
@@ -148,6 +149,15 @@ static struct gp_recording *net_train(struct net *net)
         if (net->late)
             drop(net, net->input, ((8 + step * 5 % 7) * MIB + step * 512) / 2, 0);
     }
+    uint64_t outputs[10];
+    for (unsigned i = 0; i < net->kept; i++) {
+        uint64_t input = take(net, MIB, INPUT, 0), scratch = take(net, 2 * MIB, SCRATCH, 0);
+        outputs[i] = take(net, 96 * MIB, LAYER, 0);
+        drop(net, scratch, 2 * MIB, 0);
+        drop(net, input, MIB, 0);
+    }
+    for (unsigned i = 0; i < net->kept; i++)
+        drop(net, outputs[i], 96 * MIB, 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         drop(net, weights[i], weight_of(i), 0);
     return recmake_done(net->make);
@@ -202,7 +212,28 @@ static void expect_uses(struct net net)
     cr_expect_eq(used_for[net.site[SCRATCH]], 1 + GP_USE_TEMPORARY);
     cr_expect_eq(used_for[net.site[STATE]], net.plain ? 0 : 1 + GP_USE_OPTIMIZER);
     cr_expect_eq(used_for[0], 0);
+    uint32_t spared = gp_uses_spared(uses, flow, peak->event_index);
+    cr_expect(spared < peak->event_index && spared + 8 > peak->event_index, "%u of %u", spared, peak->event_index);
     free(peak);
+    gp_uses_free(uses);
+    free(steps);
+    gp_flow_free(flow);
+    gp_recording_free(r);
+}
+
+/* Logits that a validation keeps are no temporary memory: each is there while later passes run. */
+Test(uses_stacks, of_kept_outputs_are_not_temporary)
+{
+    struct net net = {.steps = 12, .engine = true, .kept = 5};
+    struct gp_recording *r = net_train(&net);
+    struct gp_flow *flow = gp_flow_new(r);
+    struct gp_steps *steps = gp_steps_find(r);
+    uint8_t hints[PLACES + 1] = {0};
+    for (unsigned i = 0; i < PLACES; i++)
+        hints[net.site[i]] = place_hints[i];
+    struct gp_use_table *uses = gp_uses_find(flow, steps, NULL, hints, 0);
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), 4 * 96 * MIB, "the last one is not kept over a pass");
+    cr_expect_lt(most(uses, GP_USE_TEMPORARY), 2 * 96 * MIB);
     gp_uses_free(uses);
     free(steps);
     gp_flow_free(flow);

@@ -200,6 +200,22 @@ Test(operation, of_pytorch)
     EXPECT(rows);
 }
 
+/* What a loss keeps is needed again at once, so recomputing it spares nothing. */
+Test(operation, of_a_loss)
+{
+    static const char *const stacks[] = {
+        EMPTY "at::_ops::log_softmax_int::call\ncross_entropy " TORCH "nn/functional.py:3\nmain /home/u/train.py:5",
+        EMPTY "at::_ops::log_softmax_int::call\nmain /home/u/train.py:6",
+        EMPTY "at::_ops::mse_loss::call\nmse_loss " TORCH "nn/functional.py:3\nmain /home/u/train.py:7",
+        EMPTY "at::_ops::gelu::call\nmain /home/u/train.py:8",
+        EMPTY "at::_ops::softmax_int::call\nclossing /home/u/train.py:9"};
+    load(stacks, GP_COUNT(stacks));
+    for (uint32_t i = 0; i < GP_COUNT(stacks); i++)
+        cr_expect_eq(gp_symbols_is_loss(symbols, i + 1), i < 3, "%u", i);
+    cr_expect_not(gp_symbols_is_loss(symbols, 0));
+    done();
+}
+
 Test(operation, of_packages_on_pytorch)
 {
     static const struct wanted rows[] = {

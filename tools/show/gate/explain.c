@@ -24,6 +24,9 @@ struct explain {
     const struct gp_report_device *device;
     uint32_t d;
     int64_t uses[GP_USES];
+    double sures[GP_USES];
+    int64_t spared; /* activations that checkpointing may take off the peak */
+    bool who, what; /* known of most of the peak: the call sites, and the uses */
     json_t *helps, *doubts;
 };
 
@@ -77,17 +80,54 @@ static json_t *explain_who(struct explain *explain)
                                                   "bytes", (json_int_t)part->bytes, "share",
                                                   (double)part->bytes / (double)peak->bytes));
     }
-    if (unknown > peak->bytes / 100)
-        explain_say(explain->doubts, "%.0f %% of the peak has no call site: record with --stacks=all",
-                    100.0 * (double)unknown / (double)peak->bytes);
+    explain->who = unknown <= peak->bytes / 100;
+    const struct gp_recording *recording = explain->report->recording;
+    if (!explain->who)
+        explain_say(explain->doubts, "%.0f %% of the peak has no call site: %s",
+                    100.0 * (double)unknown / (double)peak->bytes,
+                    recording->from_rmm     ? "a log of RMM has no stacks"
+                    : recording->from_torch ? "the snapshot was made without stacks"
+                                            : "record with --stacks=all");
     return list;
 }
 
-static json_t *explain_uses(struct explain *explain)
+/* Activations at the peak that are not needed again at once, and are no part of a loss. */
+static int64_t explain_spared(const struct explain *explain, const struct gp_use_table *table)
+{
+    const struct gp_flow *flow = explain->report->flow;
+    uint32_t event = explain->device->peak->event_index, spared = gp_uses_spared(table, flow, event), end;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    uint64_t sum = 0;
+    while (table->trains && gp_flow_next(&walk, &change)) {
+        if (change.event != GP_REC_NONE && change.event >= spared)
+            break;
+        if (change.add && change.item->device == table->device && change.what & GP_FLOW_SUMMED &&
+            table->rows[table->rule[change.id]].use == GP_USE_ACTIVATIONS &&
+            ((end = gp_flow_end(flow, change.id)) == GP_REC_NONE || end > event) &&
+            !gp_symbols_is_loss(explain->report->symbols, change.item->site))
+            sum += gp_flow_bytes(&change);
+    }
+    return (int64_t)(sum & INT64_MAX);
+}
+
+static void explain_uses_doubt(struct explain *explain)
+{
+    int64_t bytes = explain->device->peak->bytes, plain = 0, unknown = explain->uses[GP_USE_UNKNOWN];
+    for (int use = 0; use < GP_USES; use++)
+        plain += explain->sures[use] >= GP_USE_PLAIN ? explain->uses[use] : 0;
+    explain->what = plain >= bytes - bytes / 4;
+    if (unknown > bytes / 4)
+        explain_say(explain->doubts, "what %.0f %% of the peak is for is unknown",
+                    100.0 * (double)unknown / (double)bytes);
+}
+
+/* How sure each of them is is in *sures. */
+static json_t *explain_uses(struct explain *explain, json_t **sures)
 {
     struct gp_report_uses uses = {0};
     json_t *object = json_object();
-    int64_t bytes = explain->device->peak->bytes;
+    *sures = json_object();
     if (!gp_report_uses_find(explain->report, &uses)) {
         gp_report_uses_free(&uses);
         json_decref(object);
@@ -97,12 +137,17 @@ static json_t *explain_uses(struct explain *explain)
     for (uint32_t i = 0; table && i < GP_USE_RULES; i++)
         if (table->rows[i].count && table->rows[i].use < GP_USES)
             explain->uses[table->rows[i].use] += table->rows[i].at_peak_bytes;
-    for (int use = 0; use < GP_USES; use++)
-        if (explain->uses[use] > 0)
-            json_object_set_new(object, gp_use_name((enum gp_use)use), json_integer(explain->uses[use]));
-    if (explain->uses[GP_USE_UNKNOWN] > bytes / 4)
-        explain_say(explain->doubts, "what %.0f %% of the peak is for is unknown",
-                    100.0 * (double)explain->uses[GP_USE_UNKNOWN] / (double)bytes);
+    for (int use = 0; table && use < GP_USES; use++) {
+        explain->sures[use] = gp_use_sure(table, (enum gp_use)use);
+        if (explain->uses[use] <= 0)
+            continue;
+        json_object_set_new(object, gp_use_name((enum gp_use)use), json_integer(explain->uses[use]));
+        if (explain->sures[use] > 0)
+            json_object_set_new(*sures, gp_use_name((enum gp_use)use), json_real(explain->sures[use]));
+    }
+    if (table)
+        explain->spared = explain_spared(explain, table);
+    explain_uses_doubt(explain);
     gp_report_uses_free(&uses);
     return object;
 }
@@ -145,11 +190,11 @@ static int64_t explain_reserved(const struct explain *explain)
     return most;
 }
 
-/* A use that is large enough to be worth a change. */
+/* A use that is sure, and large enough to be worth a change. */
 static bool explain_is_large(const struct explain *explain, enum gp_use use)
 {
-    int64_t bytes = explain->uses[use];
-    if (explain->report->leaks->count) /* first what grows: its use is a guess */
+    int64_t bytes = use == GP_USE_ACTIVATIONS ? explain->spared : explain->uses[use];
+    if (explain->report->leaks->count || explain->sures[use] < GP_USE_PLAIN) /* first what grows */
         return false;
     return bytes >= GP_EXPLAIN_WORTH && (double)bytes > GP_EXPLAIN_SHARE * (double)explain->device->peak->bytes;
 }
@@ -170,7 +215,7 @@ static void explain_helps(struct explain *explain, int64_t reserved)
                     gp_size_text(size, idle));
     if (explain_is_large(explain, GP_USE_ACTIVATIONS))
         explain_say(explain->helps, "smaller batches, or recomputed activations (checkpointing): of %s",
-                    gp_size_text(size, explain->uses[GP_USE_ACTIVATIONS]));
+                    gp_size_text(size, explain->spared));
     if (explain_is_large(explain, GP_USE_OPTIMIZER))
         explain_say(explain->helps, "smaller or sharded optimizer state: of %s",
                     gp_size_text(size, explain->uses[GP_USE_OPTIMIZER]));
@@ -212,6 +257,27 @@ static json_t *explain_oom(const struct gp_recording *recording)
                      gp_json_known(recording->oom.free_bytes));
 }
 
+/* What the answer is sure of, and in *others what it is not sure of. */
+static json_t *explain_sure(const struct explain *explain, json_t **others)
+{
+    const struct gp_recording *recording = explain->report->recording;
+    const struct gp_leaks *leaks = explain->report->leaks;
+    const struct gp_steps *steps = explain->report->steps;
+    const struct {
+        const char *what;
+        bool sure;
+    } parts[] = {{"the peak", recording->complete && !gp_rec_missing(recording) && !recording->damaged_blocks &&
+                                  !recording->ended_early && !recording->devices[explain->d].bound},
+                 {"who held it", explain->who},
+                 {"what it was for", explain->what},
+                 {"what grows", steps->source != GP_STEPS_TIME && leaks->steps >= 4 && gp_steps_are_steps(steps)}};
+    json_t *list = json_array();
+    *others = json_array();
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        json_array_append_new(parts[i].sure ? list : *others, json_string(parts[i].what));
+    return list;
+}
+
 static json_t *explain_object(struct explain *explain)
 {
     const struct gp_report *report = explain->report;
@@ -219,23 +285,26 @@ static json_t *explain_object(struct explain *explain)
     const struct gp_peak *peak = explain->device->peak;
     const struct gp_series *allocated = explain->device->allocated;
     int64_t reserved = explain_reserved(explain);
-    json_t *who = explain_who(explain), *uses = explain_uses(explain), *grows = explain_grows(explain);
+    json_t *sures, *not_sure, *who = explain_who(explain), *uses = explain_uses(explain, &sures),
+                              *grows = explain_grows(explain);
     explain_helps(explain, reserved);
     explain_doubts(explain);
+    json_t *sure = explain_sure(explain, &not_sure);
+    bool all = !json_array_size(explain->doubts) && !json_array_size(not_sure);
     char command[GP_EXPLAIN_NAME];
     gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
                   SIZE_MAX);
-    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema",
-                     "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
-                     (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
-                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "bound",
-                     gp_rec_bound_name(recording->devices[explain->d].bound), "end_bytes",
-                     (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
-                     "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
-                     gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
-                     (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "grows", grows,
-                     "may_grow", explain_may_grow(explain), "failed", explain_oom(recording), "helps", explain->helps,
-                     "sure", json_array_size(explain->doubts) ? "partly" : "yes", "doubts", explain->doubts);
+    return json_pack(
+        "{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:o,s:o,s:O}", "schema",
+        "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
+        (double)(recording->end_ns - recording->begin_ns) / 1e9, "device", gp_report_device_name(report, explain->d),
+        "peak_bytes", (json_int_t)peak->bytes, "bound", gp_rec_bound_name(recording->devices[explain->d].bound),
+        "end_bytes", (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
+        "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
+        gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
+        (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures, "grows",
+        grows, "may_grow", explain_may_grow(explain), "failed", explain_oom(recording), "helps", explain->helps, "sure",
+        all ? "yes" : "partly", "sure_of", sure, "not_sure_of", not_sure, "doubts", explain->doubts);
 }
 
 /* Leaves the smallest rows out until it fits. */
@@ -300,20 +369,51 @@ static void print_list(FILE *out, const char *before, const json_t *list)
         fprintf(out, "%s%s%s", i ? "; " : before, json_string_value(item), i + 1 == json_array_size(list) ? ".\n" : "");
 }
 
+/* Nothing, where no use is known. */
+static void print_uses(FILE *out, const json_t *explained)
+{
+    const json_t *uses = json_object_get(explained, "uses"), *sures = json_object_get(explained, "uses_sure");
+    char size[GP_SIZE_TEXT], words[GP_USE_WORDS];
+    bool known = false, begun = false;
+    for (int use = 0; use < GP_USE_UNKNOWN; use++)
+        known |= json_object_get(uses, gp_use_name((enum gp_use)use)) != NULL;
+    for (int use = 0; known && use < GP_USES; use++) {
+        const char *key = gp_use_name((enum gp_use)use);
+        const json_t *bytes = json_object_get(uses, key);
+        if (!bytes)
+            continue;
+        fprintf(out, "%s%s %s", begun ? ", " : "For: ",
+                gp_use_words(words, (enum gp_use)use, json_number_value(json_object_get(sures, key))),
+                gp_size_text(size, json_integer_value(bytes)));
+        begun = true;
+    }
+    fputs(begun ? ".\n" : "", out);
+}
+
+/* "of A, B; not of C: why." */
+static void print_sure(FILE *out, const json_t *explained)
+{
+    static const char *const keys[] = {"sure_of", "not_sure_of"}, *const before[] = {"Sure of: ", "Not sure of: "};
+    const json_t *item;
+    size_t i;
+    for (int k = 0; k < 2; k++) {
+        const json_t *list = json_object_get(explained, keys[k]);
+        json_array_foreach(list, i, item) fprintf(out, "%s%s%s", i ? ", " : before[k], json_string_value(item),
+                                                  i + 1 == json_array_size(list) ? ".\n" : "");
+    }
+    print_list(out, "Because: ", json_object_get(explained, "doubts"));
+}
+
 static void print_who(FILE *out, const json_t *explained)
 {
     char size[GP_SIZE_TEXT];
-    const char *key;
     const json_t *row;
     size_t i;
     json_array_foreach(json_object_get(explained, "who"), i, row)
         fprintf(out, "%s%s %s (%.0f %%)%s", i ? ", " : "Who: ", text_of(row, "name"),
                 gp_size_text(size, number(row, "bytes")), 100 * json_number_value(json_object_get(row, "share")),
                 i + 1 == json_array_size(json_object_get(explained, "who")) ? ".\n" : "");
-    i = 0;
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(explained, "uses"), key, row)
-        fprintf(out, "%s%s %s", i++ ? ", " : "For: ", key, gp_size_text(size, json_integer_value(row)));
-    fputs(i ? ".\n" : "", out);
+    print_uses(out, explained);
 }
 
 static const char *print_bound(const json_t *explained)
@@ -345,9 +445,10 @@ bool gp_explain_print(FILE *out, const json_t *explained)
     if (number(explained, "peak_bytes") <= 0) {
         fprintf(out, "No memory of a GPU was allocated.\n");
     } else {
-        fprintf(out, "%s: the peak is %s%s of %s on device %d after %s; ", text_of(explained, "command"),
-                print_bound(explained), gp_size_text(size, number(explained, "peak_bytes")),
-                gp_size_text(other, number(explained, "total_bytes")), (int)number(explained, "device"),
+        bool total = number(explained, "total_bytes") >= 0;
+        fprintf(out, "%s: the peak is %s%s%s%s on device %d after %s; ", text_of(explained, "command"),
+                print_bound(explained), gp_size_text(size, number(explained, "peak_bytes")), total ? " of " : "",
+                total ? gp_size_text(other, number(explained, "total_bytes")) : "", (int)number(explained, "device"),
                 gp_seconds_text(time, json_number_value(json_object_get(explained, "peak_seconds"))));
         fprintf(out, "reserved %s%s; at the end %s.\n", print_bound(explained),
                 gp_size_text(size, number(explained, "reserved_peak_bytes")),
@@ -364,9 +465,6 @@ bool gp_explain_print(FILE *out, const json_t *explained)
                 text_of(row, "step_word"), 100 * json_number_value(json_object_get(row, "confidence")));
     print_may_grow(out, explained, i);
     print_list(out, "Would help: ", json_object_get(explained, "helps"));
-    fprintf(out, "Sure: %s", text_of(explained, "sure"));
-    print_list(out, ": ", json_object_get(explained, "doubts"));
-    if (!json_array_size(json_object_get(explained, "doubts")))
-        fputs(".\n", out);
+    print_sure(out, explained);
     return true;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include <inttypes.h>
+#include <read/common/hash.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
 #include <string.h>
@@ -22,23 +23,6 @@
 #define GP_DRYRUN_FILES (64ll << 20) /* bytes that are more than a log */
 /* An activation of less than that part of the peak is no candidate. */
 #define GP_DRYRUN_PART 50
-#define GP_DRYRUN_SURE 0.75 /* a use that is less sure has a question mark */
-
-static const char *use_label(enum gp_use use)
-{
-    switch (use) {
-    case GP_USE_OPTIMIZER:
-        return "optimizer state";
-    case GP_USE_KV_CACHE:
-        return "KV cache";
-    case GP_USE_GRAPHS:
-        return "graph memory";
-    case GP_USE_WORKSPACE:
-        return "workspaces";
-    default:
-        return gp_use_name(use);
-    }
-}
 
 /* The largest request that got no memory; NULL: none with a size. */
 static const struct gp_need_refused *refused_largest(const struct gp_dryrun_run *run)
@@ -230,16 +214,17 @@ static void text_row(const struct gp_text_page *page, int64_t bytes, int64_t of,
     double share = of > 0 ? (double)bytes / (double)of : 0;
     fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, bytes), share * 100);
     gp_text_bar(page, share);
-    fprintf(page->out, "  %-16s%s%s%s\n", what, gp_text_on(page, GP_DIM), note, gp_text_on(page, GP_OFF));
+    fprintf(page->out, "  %-*s%s%s%s\n", note[0] ? 24 : 0, what, gp_text_on(page, GP_DIM), note,
+            gp_text_on(page, GP_OFF));
 }
 
 static void text_uses(const struct gp_text_page *page, const struct gp_need *need)
 {
     int64_t of = need->needed_bytes, idle = of - need->context_bytes - need->allocated_peak_bytes;
+    char words[GP_USE_WORDS];
     for (unsigned use = 0; use < GP_USES; use++)
         if (need->uses[use])
-            text_row(page, need->uses[use], of, use_label((enum gp_use)use),
-                     use != GP_USE_UNKNOWN && need->sure[use] < GP_DRYRUN_SURE ? "  probably" : "");
+            text_row(page, need->uses[use], of, gp_use_words(words, (enum gp_use)use, need->sure[use]), "");
     if (idle > 0)
         text_row(page, idle, of, "cache", "  held from the driver and not in use then");
     text_row(page, need->context_bytes, of, "context", "  estimated");
@@ -258,12 +243,15 @@ static void text_lines(const struct gp_text_page *page, const struct gp_need *ne
 {
     uint32_t shown = need->line_count <= GP_DRYRUN_LINES + 1 ? need->line_count : GP_DRYRUN_LINES;
     int64_t rest = need->allocated_peak_bytes;
-    char size[GP_SIZE_TEXT];
+    char size[GP_SIZE_TEXT], words[GP_USE_WORDS];
+    int what = 15; /* columns */
+    for (uint32_t i = 0; i < shown; i++)
+        GP_RAISE(what, (int)strlen(gp_use_words(words, need->lines[i].use, need->sure[need->lines[i].use])));
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_need_line *line = &need->lines[i];
-        fprintf(page->out, "  %10s %7" PRId64 " x %-15s ", gp_size_text(size, line->bytes), line->count,
-                use_label(line->use));
-        gp_text_cut(page, line->place.text, gp_text_room(page, 39));
+        fprintf(page->out, "  %10s %7" PRId64 " x %-*s ", gp_size_text(size, line->bytes), line->count, what,
+                gp_use_words(words, line->use, need->sure[line->use]));
+        gp_text_cut(page, line->place.text, gp_text_room(page, 24 + what));
         fputc('\n', page->out);
         rest -= line->bytes;
     }
@@ -316,17 +304,19 @@ static bool text_growable(const struct gp_text_page *page, const struct gp_need 
     return true;
 }
 
-/* Lines whose activations are most bytes for the longest time. Without a backward pass nothing is kept for one. */
+/* Lines whose activations are most bytes for the longest time, as far as checkpointing could spare them. Without a
+ * backward pass nothing is kept for one. */
 static uint32_t text_candidates(const struct gp_need *need, const struct gp_need_line *found[GP_DRYRUN_FEW])
 {
     uint32_t count = 0;
     for (uint32_t i = 0; !need->infers && i < need->line_count; i++) {
         const struct gp_need_line *line = &need->lines[i];
-        if (line->use != GP_USE_ACTIVATIONS || line->bytes < need->allocated_peak_bytes / GP_DRYRUN_PART)
+        if (need->sure[GP_USE_ACTIVATIONS] < GP_USE_PLAIN || !line->spared_bytes ||
+            line->spared_bytes < need->allocated_peak_bytes / GP_DRYRUN_PART)
             continue;
         uint32_t at = count;
-        double weight = (double)line->bytes * (double)line->life_ns;
-        while (at > 0 && (double)found[at - 1]->bytes * (double)found[at - 1]->life_ns < weight)
+        double weight = (double)line->spared_bytes * (double)line->life_ns;
+        while (at > 0 && (double)found[at - 1]->spared_bytes * (double)found[at - 1]->life_ns < weight)
             at--;
         if (at == GP_DRYRUN_FEW)
             continue;
@@ -348,7 +338,7 @@ static void text_help(const struct gp_text_page *page, const struct gp_need *nee
     text_growable(page, need);
     for (uint32_t i = 0; i < count; i++) {
         fprintf(page->out, "  - checkpointing, a candidate: %s of activations live %s from ",
-                gp_size_text(size, found[i]->bytes), gp_seconds_text(life, (double)found[i]->life_ns / 1e9));
+                gp_size_text(size, found[i]->spared_bytes), gp_seconds_text(life, (double)found[i]->life_ns / 1e9));
         gp_text_cut(page, found[i]->place.text, gp_text_room(page, 68));
         fputc('\n', page->out);
     }

@@ -114,7 +114,7 @@ static void page_leak(const struct gp_text_page *page, const struct gp_report *r
     fputs("  ", page->out);
     int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
                         gp_size_text(live, leak->live_bytes), leak->live_count,
-                        gp_text_plural((uint64_t)leak->live_count), gp_report_what(report, leak->site, leak->kind),
+                        gp_text_plural((uint64_t)leak->live_count), gp_kind_name(leak->kind),
                         gp_seconds_text(age, (double)leak->oldest_ns / 1e9), page->whole ? "\n     " : "; ");
     if (!timed || leak->doubt)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);

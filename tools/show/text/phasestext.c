@@ -17,7 +17,7 @@
 
 #define GP_PHASES_PARTS 3u /* call sites of a phase in the text */
 #define GP_PHASES_NAME  28
-#define GP_PHASES_WIDE  125 /* columns that a line with a reason needs */
+#define GP_PHASES_WIDE  132 /* columns that a line with a reason needs */
 
 static const char *const phase_sources[] = {
     [GP_PHASES_NVTX] = "nvtx", [GP_PHASES_MARKS] = "marks", [GP_PHASES_STEPS] = "steps", [GP_PHASES_WHOLE] = "whole"};
@@ -80,29 +80,17 @@ static void text_parts(const struct gp_text_page *page, const struct gp_report *
     }
 }
 
-static const char *use_text(enum gp_use use)
-{
-    switch (use) {
-    case GP_USE_OPTIMIZER:
-        return "optimizer state";
-    case GP_USE_KV_CACHE:
-        return "KV cache";
-    case GP_USE_GRAPHS:
-        return "graph memory";
-    default:
-        return gp_use_name(use);
-    }
-}
-
 /* What the memory at the peak is: the lines have the columns of the phase and add up to them. */
-static void text_phase_uses(const struct gp_text_page *page, const struct gp_phase *phase)
+static void text_phase_uses(const struct gp_text_page *page, const struct gp_phase *phase,
+                            const struct gp_use_table *uses)
 {
-    char peak[GP_SIZE_TEXT], added[GP_SIZE_TEXT + 2], left[GP_SIZE_TEXT + 2];
+    char words[GP_USE_WORDS], peak[GP_SIZE_TEXT], added[GP_SIZE_TEXT + 2], left[GP_SIZE_TEXT + 2];
     for (unsigned use = 0; use < GP_USES; use++) {
         const struct gp_phase_use *row = &phase->uses[use];
         if (!row->at_peak_bytes && !row->added_bytes && !row->left_bytes)
             continue;
-        fprintf(page->out, "    %-*s %11s %11s %11s\n", GP_PHASES_NAME - 2, use_text((enum gp_use)use),
+        fprintf(page->out, "    %-*s %11s %11s %11s\n", GP_PHASES_NAME - 2,
+                gp_use_words(words, (enum gp_use)use, uses ? gp_use_sure(uses, (enum gp_use)use) : 0),
                 gp_size_text(peak, row->at_peak_bytes), signed_text(added, row->added_bytes),
                 signed_text(left, row->left_bytes));
     }
@@ -110,9 +98,9 @@ static void text_phase_uses(const struct gp_text_page *page, const struct gp_pha
 
 static void text_uses(const struct gp_text_page *page, const struct gp_use_table *uses)
 {
-    char peak[GP_SIZE_TEXT], most[GP_SIZE_TEXT];
+    char peak[GP_SIZE_TEXT], most[GP_SIZE_TEXT], words[GP_USE_WORDS];
     bool narrow = !page->whole && page->width < GP_PHASES_WIDE;
-    fprintf(page->out, "\n  %-17s %11s %11s %5s%s\n", "used for", "at the peak", "at most", "sure",
+    fprintf(page->out, "\n  %-24s %11s %11s %5s%s\n", "used for", "at the peak", "at most", "sure",
             narrow ? "" : "  reason");
     for (unsigned use = 0; use < GP_USES; use++) {
         for (uint32_t i = 0; i < GP_USE_RULES; i++) {
@@ -122,14 +110,15 @@ static void text_uses(const struct gp_text_page *page, const struct gp_use_table
                 continue;
             if (row->confidence > 0)
                 snprintf(sure, sizeof(sure), "%.2f", row->confidence);
-            fprintf(page->out, "  %-17s %11s %11s %5s%s%s\n", use_text(row->use),
+            fprintf(page->out, "  %-24s %11s %11s %5s%s%s\n", gp_use_words(words, row->use, row->confidence),
                     gp_size_text(peak, row->at_peak_bytes), gp_size_text(most, row->peak_bytes), sure,
                     narrow ? "\n    " : "  ", row->reason);
         }
     }
 }
 
-static void text_phase(const struct gp_text_page *page, const struct gp_report *report, const struct gp_phase *phase)
+static void text_phase(const struct gp_text_page *page, const struct gp_report *report, const struct gp_phase *phase,
+                       const struct gp_use_table *uses)
 {
     char name[64], peak[GP_SIZE_TEXT], added[GP_SIZE_TEXT + 2], left[GP_SIZE_TEXT + 2], time[GP_SIZE_TEXT];
     int indent = phase->depth < 6 ? (int)phase->depth * 2 : 12;
@@ -138,7 +127,7 @@ static void text_phase(const struct gp_text_page *page, const struct gp_report *
             gp_size_text(peak, phase->peak_bytes), signed_text(added, phase->peak_bytes - phase->begin_bytes),
             signed_text(left, phase->left_bytes), gp_seconds_text(time, (double)phase->duration_ns / 1e9),
             phase->count);
-    text_phase_uses(page, phase);
+    text_phase_uses(page, phase, uses);
     text_parts(page, report, phase);
 }
 
@@ -153,7 +142,7 @@ static void text_device(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "  %-*s %11s %11s %11s %9s %6s\n", GP_PHASES_NAME, "phase", "peak", "added", "left", "time",
             "count");
     for (uint32_t i = 0; i < phases->count; i++)
-        text_phase(page, report, &phases->phases[i]);
+        text_phase(page, report, &phases->phases[i], uses);
     if (phases->left_out)
         fprintf(page->out, "  %" PRIu32 " more phases are left out\n", phases->left_out);
     if (uses)

@@ -384,6 +384,7 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
                   (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
     if (object) {
         json_object_set_new(object, "use", gp_report_use(report, site->site));
+        json_object_set_new(object, "use_text", gp_report_use_text(report, site->site));
         gp_report_add_place(report, object, site->site);
     }
     return object;

@@ -242,18 +242,27 @@ static uint32_t report_grew(const struct gp_leak *leak)
     return grew;
 }
 
-const char *gp_report_what(const struct gp_report *report, uint32_t site, uint8_t kind)
+const char *gp_report_what(char text[GP_USE_WORDS], const struct gp_report *report, uint32_t site, uint8_t kind)
 {
     unsigned use = report->used_for ? report->used_for[site] : 0;
     if (!use)
-        return gp_kind_name(kind);
-    return use - 1 == GP_USE_KV_CACHE ? "KV cache" : gp_use_name((enum gp_use)(use - 1));
+        snprintf(text, GP_USE_WORDS, "%s", gp_kind_name(kind));
+    else
+        gp_use_words(text, (enum gp_use)((use & ~GP_USE_PROBABLY) - 1), use & GP_USE_PROBABLY ? 0 : 1);
+    return text;
 }
 
 json_t *gp_report_use(const struct gp_report *report, uint32_t site)
 {
     unsigned use = report->used_for ? report->used_for[site] : 0;
-    return use ? json_string(gp_use_name((enum gp_use)(use - 1))) : json_null();
+    return use ? json_string(gp_use_name((enum gp_use)((use & ~GP_USE_PROBABLY) - 1))) : json_null();
+}
+
+json_t *gp_report_use_text(const struct gp_report *report, uint32_t site)
+{
+    char text[GP_USE_WORDS];
+    return report->used_for && report->used_for[site] ? json_string(gp_report_what(text, report, site, GP_KIND_NONE))
+                                                      : json_null();
 }
 
 static json_t *report_leak(const struct gp_report *report, const struct gp_leak *leak, uint32_t rank)

@@ -37,10 +37,11 @@ json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
  * of its name.  NULL: out of memory; free() it. */
 const struct gp_frame_text **gp_report_callers(const struct gp_report *report);
 /* What the memory of a site is for, where the report knows (gp_report.used_for), else its kind: "activations",
- * "linear". */
-const char *gp_report_what(const struct gp_report *report, uint32_t site, uint8_t kind);
-/* The use as JSON has it; null: not known. */
+ * "probably weights", "linear". */
+const char *gp_report_what(char text[GP_USE_WORDS], const struct gp_report *report, uint32_t site, uint8_t kind);
+/* The use as JSON has it, and its words; null: not known. */
 json_t *gp_report_use(const struct gp_report *report, uint32_t site);
+json_t *gp_report_use_text(const struct gp_report *report, uint32_t site);
 /* A site's stack, innermost frame first. */
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
 /* Adds function, file and line of the place that matters, its index in the site's frames, and the

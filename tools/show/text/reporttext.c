@@ -170,6 +170,16 @@ static int page_by_bytes(const void *one, const void *other)
     return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : GP_ORDER(a->site, b->site);
 }
 
+/* What makes parts one row: one line, one operation, one kind, one owner and one use. */
+static uint64_t page_row_key(const struct gp_report *report, const struct gp_peak_part *part)
+{
+    char owner[GP_SITE_OWNER];
+    uint64_t use = report->used_for ? report->used_for[part->site] : 0;
+    gp_bill_site_owner(report->recording, part->site, owner);
+    return gp_hash_of_number((uint64_t)gp_symbols_row(report->symbols, part->site) << 16 | use << 8 | part->kind) ^
+           gp_hash_of_text(owner);
+}
+
 /* The parts, those of one row added up, the largest first; free() it. NULL: out of memory. */
 static struct gp_peak *page_rows(const struct gp_report *report, const struct gp_peak *peak)
 {
@@ -177,9 +187,9 @@ static struct gp_peak *page_rows(const struct gp_report *report, const struct gp
     struct gp_hash known = {0};
     for (uint32_t i = 0; merged && i < peak->count; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
-        uint64_t key = (uint64_t)gp_symbols_row(report->symbols, part->site) << 8 | part->kind;
         bool added = true;
-        const uint32_t *at = gp_hash_add(&known, gp_hash_of_number(key), NULL, NULL, merged->count, &added);
+        const uint32_t *at =
+            gp_hash_add(&known, gp_hash_of_number(page_row_key(report, part)), NULL, NULL, merged->count, &added);
         if (!at || added) {
             merged->parts[merged->count++] = *part;
             continue;
@@ -203,12 +213,12 @@ void gp_text_parts(const struct gp_text_page *page, const struct gp_report *repo
     uint32_t shown = merged->count <= rows + 1 ? merged->count : rows; /* a line "1 more" would be no shorter */
     bool narrow = gp_text_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
-    char size[GP_SIZE_TEXT];
+    char size[GP_SIZE_TEXT], words[GP_USE_WORDS];
     struct gp_page_names names = {.count = shown};
     int what = 10; /* columns */
     for (uint32_t i = 0; i < shown; i++) {
         names.sites[i] = merged->parts[i].site;
-        GP_RAISE(what, (int)strlen(gp_report_what(report, names.sites[i], merged->parts[i].kind)));
+        GP_RAISE(what, (int)strlen(gp_report_what(words, report, names.sites[i], merged->parts[i].kind)));
     }
     page_compare(&names, report);
     for (uint32_t i = 0; i < shown; i++) {
@@ -217,7 +227,8 @@ void gp_text_parts(const struct gp_text_page *page, const struct gp_report *repo
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
         if (!narrow)
             gp_text_bar(page, share);
-        fprintf(page->out, " %7" PRId64 " x %-*s ", part->count, what, gp_report_what(report, part->site, part->kind));
+        fprintf(page->out, " %7" PRId64 " x %-*s ", part->count, what,
+                gp_report_what(words, report, part->site, part->kind));
         page_site(page, report, &names, i, (narrow ? 35 : 47) + what);
         fputc('\n', page->out);
         rest -= part->bytes;

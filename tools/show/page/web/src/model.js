@@ -78,7 +78,7 @@ class Model {
     rows(parts) {
         const rows = new Map();
         for (const part of parts) {
-            const key = `${part.site < 0 ? part.site : this.site(part.site).row ?? part.site} ${part.kind}`, row = rows.get(key);
+            const site = part.site < 0 ? {} : this.site(part.site), key = `${site.row ?? part.site} ${part.kind} ${site.owner} ${site.use_text}`, row = rows.get(key);
             if (row) Object.assign(row, { bytes: row.bytes + part.bytes, count: row.count + part.count });
             else rows.set(key, { ...part });
         }
@@ -87,8 +87,7 @@ class Model {
 
     // What the memory of a site is for, where that is known, else its kind.
     what(id, kind) {
-        const use = id < 0 ? null : this.site(id).use;
-        return use ? use.replace("kv_cache", "KV cache") : kind;
+        return (id < 0 ? null : this.site(id).use_text) || kind;
     }
 
     // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation";

@@ -11,6 +11,7 @@ const steps = uPlot.paths.stepped({ align: 1 });
 const LINES = 6; // ranks with a line of their own; more could not be told apart
 
 const rankName = (r) => `rank ${r.rank}`;
+const others = (r) => (r.gpus ?? []).filter((g) => !g.fullest);
 const signed = (value) => `${value > 0 ? "+" : ""}${bytes(value)}`;
 const size = (name, value, more = {}) => ({ name, number: true, value, show: (row) => bytes(value(row)), title: (row) => exact(value(row)), ...more });
 
@@ -78,6 +79,7 @@ function ranks(doc) {
             size("Peak", (r) => r.allocated_peak_bytes, { bar: (r) => r.allocated_peak_bytes / most }),
             size("Off median", (r) => r.above_median_bytes, { show: (r) => signed(r.above_median_bytes) }), size("Reserved", (r) => r.reserved_peak_bytes), size("Headroom", (r) => r.headroom_bytes), size("At the end", (r) => r.allocated_end_bytes),
             { name: "Growth", value: (r) => r.growth_bytes_per_second, show: (r) => (r.growth_bytes_per_second > 0 ? `${bytes(r.growth_bytes_per_second)}/s at ${r.grows}` : r.may_grow ? `perhaps at ${r.may_grow}` : NONE), class: "wide" },
+            doc.ranks.some((r) => others(r).length > 0) && { name: "Other GPUs", value: (r) => others(r).length, show: (r) => others(r).map((g) => `${bytes(g.allocated_peak_bytes)} on GPU ${g.device}${g.shared ? ", as another rank" : ""}: ${g.site}`).join("; ") || NONE, class: "wide" },
             doc.ranks.some((r) => r.ooms > 0) && { name: "Out of memory", number: true, value: (r) => r.ooms },
         ].filter(Boolean) }));
 }
