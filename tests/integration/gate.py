@@ -428,7 +428,59 @@ def test_explain_a_failure(programs):
     out = os.path.join(programs.work, "oom.gpuprof")
     gpuprof("run", "--sim=memory=64MiB", f"--record={out}", "--", sys.executable, "train.py", cwd=os.path.join(programs.work, "1", "p"), status=1)
     found = explained(out)
-    assert found["failed"]["asked_bytes"] == MIB, found  # the mask
+    assert found["failed"]["asked_bytes"] == MIB and found["failed"]["device"] == 0, found  # the mask
+    said = gpuprof("explain", out).stdout
+    assert "Failed: a request for 1.000 MiB on device 0 after " in said and "the page" not in said, said
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+TWO_GPUS = """
+import ctypes
+cuda, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+def take(device, mib):
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0 and cuda.cuCtxSetCurrent(context) == 0
+    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))
+assert take(0, 800) == 0 and take(1, 600) == 0 and take(1, 600) != 0
+"""
+
+
+def test_explain_the_gpu_that_failed(programs):
+    """The other GPU has the higher peak."""
+    script, out = os.path.join(programs.work, "two.py"), os.path.join(programs.work, "two.gpuprof")
+    write(script, TWO_GPUS)
+    gpuprof("run", "--sim=memory=1GiB,devices=2", "--stacks=all", f"--record={out}", "--", sys.executable, script)
+    found = explained(out)
+    assert found["device"] == 1 and found["peak_bytes"] == 600 * MIB, found
+    assert found["failed"]["device"] == 1 and found["failed"]["asked_bytes"] == 600 * MIB and "two.py:" in found["failed"]["name"]
+    assert "out of memory on device 1 at " in gpuprof("report", out).stdout
+
+
+def test_explain_failures_of_other_files(programs):
+    """A snapshot of PyTorch and a log of RMM have their failures in their traces alone."""
+    out = os.path.join(programs.work, "oom.json")
+    frames = [{"name": "forward", "filename": "/home/u/train.py", "line": 9}]
+    block = {"address": 1 << 32, "size": 600 * MIB, "requested_size": 600 * MIB, "state": "active_allocated", "frames": frames}
+    segment = {"device": 1, "address": 1 << 32, "total_size": 600 * MIB, "allocated_size": 600 * MIB, "active_size": 600 * MIB,
+               "requested_size": 600 * MIB, "stream": 0, "segment_type": "large", "blocks": [block]}
+    trace = [{"action": "alloc", "addr": 1 << 32, "size": 600 * MIB, "stream": 0, "time_us": 5, "frames": frames},
+             {"action": "oom", "addr": MIB, "size": 4096 * MIB, "stream": 0, "time_us": 9, "frames": frames}]
+    write(out, json.dumps({"segments": [segment], "device_traces": [[], trace]}))
+    found = explained(out)
+    assert found["failed"] and found["failed"]["device"] == 1 and found["failed"]["asked_bytes"] == 4096 * MIB, found
+    assert found["failed"]["name"].startswith("forward (train.py:9)") and found["device"] == 1
+    out = os.path.join(programs.work, "oom.csv")
+    write(out, "Thread,Time,Action,Pointer,Size,Stream\n7,10:00:00:000001,allocate,0x7f1000000000,1048576,0x0\n"
+               "7,10:00:00:000005,allocate failure,0x0,4294967296,0x0\n")
+    found = explained(out)
+    assert found["failed"] and found["failed"]["asked_bytes"] == 4096 * MIB and found["failed"]["name"] is None, found
+    assert found["uses"] == {"unknown": MIB}, found
+    said = gpuprof("explain", out).stdout
+    assert "Failed: a request for 4.000 GiB on device 0 after " in said and "--stacks" not in said and "Grows: not known." in said, said
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------

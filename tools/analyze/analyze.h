@@ -194,7 +194,6 @@ struct gp_churn_site {
     uint64_t driver_ns; /* duration of the driver calls of these pairs; 0: unknown */
 };
 struct gp_churn {
-    RULE_FORWARD_KEPT,
     uint64_t pairs, allocations, frees;
     uint64_t driver_ns; /* of all pairs; 0: calls were not timed, or a cache served them */
     double pairs_per_step;

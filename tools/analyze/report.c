@@ -59,6 +59,33 @@ int gp_report_init_plain(struct gp_report *report, const struct gp_recording *re
     return 0;
 }
 
+struct gp_report_failure gp_report_failure(const struct gp_recording *r)
+{
+    struct gp_report_failure failure = {.device = GP_REC_NONE, .free_bytes = -1, .api = ""};
+    if (r->has_oom) {
+        failure.count = 1;
+        failure.time_ns = r->oom.time_ns;
+        failure.asked_bytes = r->oom.asked_bytes;
+        failure.free_bytes = r->oom.free_bytes;
+        failure.site = r->oom.site;
+        failure.api = r->oom.api;
+        for (uint32_t d = 0; d < r->device_count; d++)
+            failure.device = r->oom.device >= 0 && r->devices[d].index == r->oom.device ? d : failure.device;
+        return failure;
+    }
+    for (size_t i = 0; (r->from_torch || r->from_rmm) && i < r->event_count; i++) {
+        const struct gp_rec_event *event = &r->events[i];
+        if (event->type != GP_EVENT_OOM)
+            continue;
+        failure.count++;
+        failure.device = event->device < r->device_count ? event->device : GP_REC_NONE;
+        failure.time_ns = event->time_ns;
+        failure.asked_bytes = event->bytes;
+        failure.site = event->site;
+    }
+    return failure;
+}
+
 int gp_report_steps(struct gp_report *report)
 {
     if (!report->steps)

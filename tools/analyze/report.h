@@ -159,6 +159,18 @@ int gp_report_steps(struct gp_report *report);
 int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail);
 void gp_report_fini(struct gp_report *report);
 
+struct gp_report_failure {         /* the last request that got no memory */
+    uint32_t count;                /* how many failed; 0: none did, and nothing else is set */
+    uint32_t device;               /* index in devices; GP_REC_NONE: not known */
+    uint64_t time_ns, asked_bytes; /* 0: the call has no size */
+    int64_t free_bytes;            /* of the device; -1: not known */
+    uint32_t site;
+    const char *api; /* "": not known */
+};
+/* A snapshot of PyTorch and a log of RMM have only entries in their traces; in a recording of ours such an event may be
+ * a try that was followed by a better one. */
+struct gp_report_failure gp_report_failure(const struct gp_recording *recording);
+
 /* ==== uses ======================================================================================================== */
 /* What the memory of one device is used for: weights, gradients, activations and so on. The evidence
  * is when a block comes and goes, measured in steps, its size, and where it was asked for.  Each

@@ -40,7 +40,8 @@ const struct gp_command_spec gp_command_explain = {
     .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--step=NAME|TIME] [--json]"),
     .about = GP_LIST("Prints at most 2 KB, for a chat, a ticket or a program: how much GPU memory was needed and when, "
                      "which lines held it and what it was for, what grows, what would help and how much at most, and "
-                     "how sure that is. Of several GPUs it is the one with the highest peak."),
+                     "how sure that is. Of several GPUs it is the one on which the last request failed, else the one "
+                     "with the highest peak."),
     .options = explain_options,
     .examples = GP_EXAMPLES({"gpuprof explain train.gpuprof", "Answer a question about a program's memory."},
                             {"gpuprof explain train.gpuprof --json", "The same for a script."}),

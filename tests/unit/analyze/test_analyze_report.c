@@ -152,7 +152,7 @@ Test(report, says_of_the_last_failed_request)
         struct gp_recording *r = recmake_done(make);
         r->from_torch = true;
         char *text = summary_of(r, false);
-        cr_expect_eq(strstr(text, "out of memory at ") != NULL, failures > 0, "%s", text);
+        cr_expect_eq(strstr(text, "out of memory on device 0 at ") != NULL, failures > 0, "%s", text);
         cr_expect_eq(strstr(text, ": 7.000 MiB asked for\n") != NULL, failures == 1, "%s", text);
         cr_expect_eq(strstr(text, ": 14.00 MiB asked for, the last of 2 times\n") != NULL, failures == 2, "%s", text);
         free(text);

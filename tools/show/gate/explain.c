@@ -50,15 +50,17 @@ static void explain_say(json_t *list, const char *format, ...)
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-/* The GPU with the highest peak; false: no GPU has memory. */
+/* The GPU on which a request failed, if it has memory, else the one with the highest peak; false: no GPU has memory. */
 static bool explain_device(struct explain *explain)
 {
     const struct gp_recording *recording = explain->report->recording;
+    uint32_t failed = gp_report_failure(recording).device;
     for (uint32_t d = 0; d < recording->device_count; d++) {
         const struct gp_report_device *device = &explain->report->devices[d];
         if (recording->devices[d].index == GP_WIRE_HOST || !device->peak || device->peak->bytes <= 0)
             continue;
-        if (explain->device && explain->device->peak->bytes >= device->peak->bytes)
+        if (explain->device &&
+            (explain->d == failed || (d != failed && explain->device->peak->bytes >= device->peak->bytes)))
             continue;
         explain->device = device;
         explain->d = d;
@@ -249,12 +251,17 @@ static void explain_doubts(struct explain *explain)
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static json_t *explain_oom(const struct gp_recording *recording)
+static json_t *explain_failed(const struct gp_report *report)
 {
-    if (!recording->has_oom)
+    const struct gp_report_failure failure = gp_report_failure(report->recording);
+    if (!failure.count)
         return json_null();
-    return json_pack("{s:I,s:o}", "asked_bytes", (json_int_t)recording->oom.asked_bytes, "free_bytes",
-                     gp_json_known(recording->oom.free_bytes));
+    return json_pack("{s:I,s:o,s:o,s:f,s:o,s:I}", "asked_bytes", (json_int_t)(failure.asked_bytes & INT64_MAX),
+                     "free_bytes", gp_json_known(failure.free_bytes), "device",
+                     failure.device == GP_REC_NONE ? json_null() : gp_report_device_name(report, failure.device),
+                     "seconds", (double)gp_report_since(report, failure.time_ns) / 1e9, "name",
+                     failure.site ? explain_name(report, failure.site) : json_null(), "count",
+                     (json_int_t)failure.count);
 }
 
 /* What the answer is sure of, and in *others what it is not sure of. */
@@ -303,7 +310,7 @@ static json_t *explain_object(struct explain *explain)
         "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
         gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
         (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures, "grows",
-        grows, "may_grow", explain_may_grow(explain), "failed", explain_oom(recording), "helps", explain->helps, "sure",
+        grows, "may_grow", explain_may_grow(explain), "failed", explain_failed(report), "helps", explain->helps, "sure",
         all ? "yes" : "partly", "sure_of", sure, "not_sure_of", not_sure, "doubts", explain->doubts);
 }
 
@@ -336,7 +343,8 @@ json_t *gp_explain_json(struct gp_report *report)
             object = explain_object(&explain);
         } else {
             explain_doubts(&explain);
-            object = json_pack("{s:s,s:I,s:s,s:O}", "schema", "gpuprof.explain/1", "peak_bytes", (json_int_t)0, "sure",
+            object = json_pack("{s:s,s:I,s:o,s:s,s:O}", "schema", "gpuprof.explain/1", "peak_bytes", (json_int_t)0,
+                               "failed", explain_failed(report), "sure",
                                json_array_size(explain.doubts) ? "partly" : "yes", "doubts", explain.doubts);
         }
         if (object)
@@ -431,8 +439,35 @@ static void print_may_grow(FILE *out, const json_t *explained, size_t grows)
     json_array_foreach(list, i, row)
         fprintf(out, "May grow: %s, %.0f %% sure: %s.\n", text_of(row, "name"),
                 100 * json_number_value(json_object_get(row, "confidence")), text_of(row, "because"));
-    if (json_is_array(list) && !i && !grows)
-        fputs("Grows: nothing that was seen.\n", out);
+    if (!json_is_array(list) || i || grows)
+        return;
+    bool sure = false;
+    json_array_foreach(json_object_get(explained, "sure_of"), i, row) sure |=
+        strcmp(json_string_value(row), "what grows") == 0;
+    fputs(sure ? "Grows: nothing that was seen.\n" : "Grows: not known.\n", out);
+}
+
+/* "Failed: 2 GiB asked on device 1 after 3 s by NAME, with 1 GiB free." */
+static void print_failed(FILE *out, const json_t *failed)
+{
+    const json_t *device = json_object_get(failed, "device");
+    char size[GP_SIZE_TEXT], time[GP_SIZE_TEXT];
+    if (!json_is_object(failed))
+        return;
+    if (number(failed, "asked_bytes") > 0)
+        fprintf(out, "Failed: a request for %s", gp_size_text(size, number(failed, "asked_bytes")));
+    else
+        fprintf(out, "Failed: a call without a size");
+    if (json_is_integer(device))
+        fprintf(out, " on device %d", (int)json_integer_value(device));
+    fprintf(out, " after %s", gp_seconds_text(time, json_number_value(json_object_get(failed, "seconds"))));
+    if (text_of(failed, "name")[0])
+        fprintf(out, " by %s", text_of(failed, "name"));
+    if (number(failed, "free_bytes") >= 0)
+        fprintf(out, ", with %s free", gp_size_text(size, number(failed, "free_bytes")));
+    if (number(failed, "count") > 1)
+        fprintf(out, "; the last of %d", (int)number(failed, "count"));
+    fputs(".\n", out);
 }
 
 bool gp_explain_print(FILE *out, const json_t *explained)
@@ -454,10 +489,7 @@ bool gp_explain_print(FILE *out, const json_t *explained)
                 gp_size_text(size, number(explained, "reserved_peak_bytes")),
                 gp_size_text(other, number(explained, "end_bytes")));
     }
-    row = json_object_get(explained, "failed");
-    if (json_is_object(row))
-        fprintf(out, "Failed: a request for %s with %s free ('gpuprof report' has the page of it).\n",
-                gp_size_text(size, number(row, "asked_bytes")), gp_size_text(other, number(row, "free_bytes")));
+    print_failed(out, json_object_get(explained, "failed"));
     print_who(out, explained);
     json_array_foreach(json_object_get(explained, "grows"), i, row)
         fprintf(out, "Grows: %s by %s per %s, %.0f %% sure.\n", text_of(row, "name"),

@@ -527,36 +527,32 @@ static void page_rank(const struct gp_text_page *page, const struct gp_recording
     fputs(", ", page->out);
 }
 
-/* The last failed request: it is why the reader came. A snapshot of PyTorch and a log of RMM have only entries in their
- * traces; in a recording of ours such an event may be a try that was followed by a better one. */
+/* The last failed request: it is why the reader came. */
 static void page_oom(const struct gp_text_page *page, const struct gp_report *report)
 {
-    const struct gp_recording *r = report->recording;
-    uint64_t time_ns = r->oom.time_ns, bytes = r->oom.asked_bytes;
-    uint32_t site = r->oom.site, count = r->has_oom;
+    const struct gp_report_failure failure = gp_report_failure(report->recording);
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], label[256];
-    for (size_t i = 0; (r->from_torch || r->from_rmm) && !r->has_oom && i < r->event_count; i++) {
-        const struct gp_rec_event *event = &r->events[i];
-        if (event->type != GP_EVENT_OOM)
-            continue;
-        time_ns = event->time_ns, bytes = event->bytes, site = event->site;
-        count++;
-    }
-    if (!count)
+    if (!failure.count)
         return;
-    fprintf(page->out, "\n%sout of memory%s at %s", gp_text_on(page, GP_RED), gp_text_on(page, GP_OFF),
-            gp_seconds_text(when, page_since(report, time_ns)));
-    if (bytes || !r->has_oom)
-        fprintf(page->out, ": %s asked for", gp_size_text(size, bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes));
+    fprintf(page->out, "\n%sout of memory%s ", gp_text_on(page, GP_RED), gp_text_on(page, GP_OFF));
+    if (failure.device != GP_REC_NONE) {
+        const struct gp_rec_device *row = &report->recording->devices[failure.device];
+        fprintf(page->out, row->index == GP_WIRE_HOST ? "of the host " : "on device %d ",
+                row->ordinal >= 0 ? row->ordinal : row->index);
+    }
+    fprintf(page->out, "at %s", gp_seconds_text(when, page_since(report, failure.time_ns)));
+    if (failure.asked_bytes || !failure.api[0])
+        fprintf(page->out, ": %s asked for",
+                gp_size_text(size, failure.asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)failure.asked_bytes));
     else
-        fprintf(page->out, ": %s failed", r->oom.api);
-    if (site) {
-        size_t large = gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
+        fprintf(page->out, ": %s failed", failure.api);
+    if (failure.site) {
+        size_t large = gp_symbols_line(report->symbols, failure.site, NULL, NULL, label, sizeof(label));
         fprintf(page->out, " by %s%.*s%s%s%s%s", gp_text_on(page, GP_BOLD), (int)large, label, gp_text_on(page, GP_OFF),
                 gp_text_on(page, GP_DIM), label + large, gp_text_on(page, GP_OFF));
     }
-    if (count > 1)
-        fprintf(page->out, ", the last of %" PRIu32 " times", count);
+    if (failure.count > 1)
+        fprintf(page->out, ", the last of %" PRIu32 " times", failure.count);
     fputc('\n', page->out);
 }
 
