@@ -121,6 +121,20 @@ Test(dryrun, a_program_that_does_not_fit_runs_again_with_plenty)
     SAYS("16.00 GiB asked, 14.68 GiB free: job_weights (job.c:");
 }
 
+/* Nothing of the program holds memory that it does not use: the driver's pages are larger than its blocks. */
+Test(dryrun, pages_are_no_cache)
+{
+    dryrun("--gpu=t4 -- %s mib=1021", 0);
+    SAYS("rounding                  the driver gives whole pages of 2 MiB");
+    SAYS_NOT("cache");
+    json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1021", 0), *rank = at(top, "ranks", 0);
+    cr_expect_gt(number(rank, "rounding_bytes"), 0);
+    cr_expect_eq(number(rank, "rounding_bytes"),
+                 number(rank, "needed_bytes") - number(rank, "context_bytes") - number(rank, "allocated_peak_bytes"));
+    cr_expect_eq(number(rank, "idle_bytes"), number(rank, "rounding_bytes"));
+    json_decref(top);
+}
+
 Test(dryrun, the_budget_names_the_line_that_breaks_it)
 {
     dryrun("--gpu=t4 --budget=1300MiB -- %s mib=1024", 3);

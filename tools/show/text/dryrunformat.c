@@ -218,15 +218,29 @@ static void text_row(const struct gp_text_page *page, int64_t bytes, int64_t of,
             gp_text_on(page, GP_OFF));
 }
 
+/* What is needed beside allocated memory and the context: memory that an allocator held, and *rounding: what the
+ * driver's pages have more than was reserved of them. */
+static int64_t need_idle(const struct gp_need *need, int64_t *rounding)
+{
+    int64_t rest = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
+    int64_t cache = need->reserved_peak_bytes - need->allocated_peak_bytes;
+    rest = rest > 0 ? rest : 0;
+    cache = cache < 0 ? 0 : cache < rest ? cache : rest;
+    *rounding = rest - cache;
+    return cache;
+}
+
 static void text_uses(const struct gp_text_page *page, const struct gp_need *need)
 {
-    int64_t of = need->needed_bytes, idle = of - need->context_bytes - need->allocated_peak_bytes;
+    int64_t of = need->needed_bytes, rounding, cache = need_idle(need, &rounding);
     char words[GP_USE_WORDS];
     for (unsigned use = 0; use < GP_USES; use++)
         if (need->uses[use])
             text_row(page, need->uses[use], of, gp_use_words(words, (enum gp_use)use, need->sure[use]), "");
-    if (idle > 0)
-        text_row(page, idle, of, "cache", "  held from the driver and not in use then");
+    if (cache > 0)
+        text_row(page, cache, of, "cache", "  held from the driver and not in use then");
+    if (rounding > 0)
+        text_row(page, rounding, of, "rounding", "  the driver gives whole pages of 2 MiB");
     text_row(page, need->context_bytes, of, "context", "  estimated");
 }
 
@@ -636,9 +650,10 @@ static json_t *json_rank_refused(const struct gp_dryrun_run *run, uint32_t at, c
 static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const struct gp_dryrun_run *failed)
 {
     const struct gp_need *need = &run->needs[at];
-    int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
+    int64_t rounding, idle = need_idle(need, &rounding);
     return json_pack(
-        "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,"
+        "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,"
+        "s:o,"
         "s:o,s:o}",
         "steps_found", gp_json_text(need->steps_found), "repeats",
         gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
@@ -649,9 +664,9 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
         "context_bytes", (json_int_t)need->context_bytes, "code_bytes", (json_int_t)need->code_bytes, "assumed_bytes",
         (json_int_t)need->assumed_bytes, "assumed_reserved_bytes", (json_int_t)need->assumed_reserved_bytes,
-        "idle_bytes", (json_int_t)(idle > 0 ? idle : 0), "expandable_segments_bytes",
-        gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns, "peak_step",
-        gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
+        "idle_bytes", (json_int_t)(idle + rounding), "rounding_bytes", (json_int_t)rounding,
+        "expandable_segments_bytes", gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns,
+        "peak_step", gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
         (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
         need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused", json_rank_refused(run, at, failed));
