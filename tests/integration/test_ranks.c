@@ -80,6 +80,9 @@ Test(ranks, worst_comes_first)
     snprintf(page, sizeof(page), "%s/ranks.html", folder);
     command(0, "report", files[0], files[1], "-o", page, NULL);
     cr_expect(stat(page, &there) == 0 && there.st_size > 200000 && there.st_size < 600000);
+    command(0, "report", files[3], files[0], files[1], NULL);
+    SAYS("\n  0-1,3  96.00 MiB        +0 B  96.00 MiB");
+    SAYS_NOT("\n      0 ");
     command(1, "report", files[0], "/nowhere.gpuprof", NULL);
     WARNS("/nowhere.gpuprof");
     folder_remove(folder);

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GP_RANKS_ROWS    10u  /* of a table of text */
@@ -218,31 +219,109 @@ static void ranks_also(const struct gp_text_page *page, const struct gp_job_rank
                     rank->gpus[g].device);
 }
 
+#define GP_RANKS_NUMBERS 24u /* columns of the numbers of a row */
+#define GP_RANKS_CELLS   80u
+
+static const char *ranks_cells(char text[GP_RANKS_CELLS], const struct gp_ranks *all, const struct gp_job_rank *rank)
+{
+    char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], head[GP_SIZE_TEXT], end[GP_SIZE_TEXT];
+    snprintf(text, GP_RANKS_CELLS, "%10s %11s %10s %10s %10s", gp_size_text(peak, rank->peak_bytes),
+             ranks_signed(above, rank->peak_bytes - all->median_bytes),
+             gp_size_text(reserved, rank->reserved_peak_bytes), gp_size_text(head, rank->headroom_bytes),
+             gp_size_text(end, rank->end_bytes));
+    return text;
+}
+
+/* Whether a reader sees no difference: the sizes as they are printed, and of what grows the line and about the rate. */
+static bool ranks_alike(const struct gp_ranks *all, const struct gp_job_rank *a, const struct gp_job_rank *b)
+{
+    char one[GP_RANKS_CELLS], other[GP_RANKS_CELLS];
+    double more = a->growth_per_second > b->growth_per_second ? a->growth_per_second : b->growth_per_second;
+    double less = a->growth_per_second + b->growth_per_second - more;
+    return a->ooms == b->ooms && a->device_count <= 1 && b->device_count <= 1 && less >= more * 0.9 &&
+           strcmp(a->grows, b->grows) == 0 && strcmp(a->may_grow, b->may_grow) == 0 &&
+           strcmp(ranks_cells(one, all, a), ranks_cells(other, all, b)) == 0;
+}
+
+static int ranks_by_number(const void *one, const void *other)
+{
+    const int32_t *a = one, *b = other;
+    return (*a > *b) - (*a < *b);
+}
+
+/* "0-3,6,8-255"; as far as there is room: "0-3,6,.. 250". */
+static void ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_job_rank *ranks, uint32_t count)
+{
+    int32_t *numbers = calloc(count, sizeof(*numbers));
+    char part[GP_RANKS_NUMBERS + 1];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; numbers && i < count; i++)
+        numbers[i] = ranks[i].number;
+    if (numbers)
+        qsort(numbers, count, sizeof(*numbers), ranks_by_number);
+    for (uint32_t i = 0, n; numbers && i < count; i += n) {
+        for (n = 1; i + n < count && numbers[i + n] == numbers[i] + (int32_t)n; n++)
+            ;
+        int length = snprintf(part, sizeof(part), n > 1 ? "%s%d-%d" : "%s%d", i ? "," : "", numbers[i],
+                              numbers[i] + (int32_t)n - 1);
+        if (used + (size_t)length + (i + n < count ? 8 : 0) > GP_RANKS_NUMBERS) {
+            snprintf(text + used, GP_RANKS_NUMBERS + 1 - used, ",.. %u", count);
+            break;
+        }
+        memcpy(text + used, part, (size_t)length + 1);
+        used += (size_t)length;
+    }
+    free(numbers);
+}
+
+/* A row of ranks that are alike. */
+static void ranks_row(const struct gp_text_page *page, const struct gp_ranks *all, uint32_t first, uint32_t count,
+                      int columns)
+{
+    const struct gp_job_rank *rank = &all->ranks[first];
+    char numbers[GP_RANKS_NUMBERS + 1], cells[GP_RANKS_CELLS], growth[GP_SIZE_TEXT];
+    ranks_numbers(numbers, rank, count);
+    fprintf(page->out, "  %s%*s %s%s", ranks_on(page, first ? "" : GP_RANKS_BOLD), columns, numbers,
+            ranks_cells(cells, all, rank), ranks_on(page, first ? "" : GP_RANKS_OFF));
+    if (rank->growth_per_second > 0)
+        fprintf(page->out, "  %s%s/s: %s", count > 1 ? "about " : "",
+                gp_size_text(growth, (int64_t)rank->growth_per_second), rank->grows);
+    else if (rank->may_grow[0])
+        fprintf(page->out, "  may be: %s", rank->may_grow);
+    if (rank->ooms)
+        fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
+                rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));
+    ranks_also(page, rank);
+    fputc('\n', page->out);
+}
+
+static uint32_t ranks_alike_from(const struct gp_ranks *all, uint32_t first)
+{
+    uint32_t count = 1;
+    while (first + count < all->count && ranks_alike(all, &all->ranks[first], &all->ranks[first + count]))
+        count++;
+    return count;
+}
+
 static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *all)
 {
-    char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], head[GP_SIZE_TEXT], end[GP_SIZE_TEXT],
-        growth[GP_SIZE_TEXT];
-    fprintf(page->out, "\n%s  %5s %10s %11s %10s %10s %10s  %s%s\n", ranks_on(page, GP_RANKS_BOLD), "RANK", "PEAK",
-            "OFF MEDIAN", "RESERVED", "HEADROOM", "AT THE END", "GROWTH", ranks_on(page, GP_RANKS_OFF));
-    uint32_t shown = page->whole || all->count <= 4 * GP_RANKS_ROWS ? all->count : 4 * GP_RANKS_ROWS;
-    for (uint32_t i = 0; i < shown; i++) {
-        const struct gp_job_rank *rank = &all->ranks[i];
-        fprintf(page->out, "  %s%5d %10s %11s %10s %10s %10s%s", ranks_on(page, i ? "" : GP_RANKS_BOLD), rank->number,
-                gp_size_text(peak, rank->peak_bytes), ranks_signed(above, rank->peak_bytes - all->median_bytes),
-                gp_size_text(reserved, rank->reserved_peak_bytes), gp_size_text(head, rank->headroom_bytes),
-                gp_size_text(end, rank->end_bytes), ranks_on(page, i ? "" : GP_RANKS_OFF));
-        if (rank->growth_per_second > 0)
-            fprintf(page->out, "  %s/s: %s", gp_size_text(growth, (int64_t)rank->growth_per_second), rank->grows);
-        else if (rank->may_grow[0])
-            fprintf(page->out, "  may be: %s", rank->may_grow);
-        if (rank->ooms)
-            fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
-                    rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));
-        ranks_also(page, rank);
-        fputc('\n', page->out);
+    char numbers[GP_RANKS_NUMBERS + 1];
+    uint32_t rows = 0, most = page->whole ? UINT32_MAX : 4 * GP_RANKS_ROWS, first, n;
+    int columns = 5;
+    for (first = 0; first < all->count && rows < most; first += n, rows++) {
+        n = ranks_alike_from(all, first);
+        ranks_numbers(numbers, &all->ranks[first], n);
+        columns = (int)strlen(numbers) > columns ? (int)strlen(numbers) : columns;
     }
-    if (shown < all->count)
-        fprintf(page->out, "  %u more ranks: use --json to list them\n", all->count - shown);
+    fprintf(page->out, "\n%s  %*s %10s %11s %10s %10s %10s  %s%s\n", ranks_on(page, GP_RANKS_BOLD), columns, "RANK",
+            "PEAK", "OFF MEDIAN", "RESERVED", "HEADROOM", "AT THE END", "GROWTH", ranks_on(page, GP_RANKS_OFF));
+    for (first = rows = 0; first < all->count && rows < most; first += n, rows++) {
+        n = ranks_alike_from(all, first);
+        ranks_row(page, all, first, n, columns);
+    }
+    if (first < all->count)
+        fprintf(page->out, "  %u more ranks: use --json to list them\n", all->count - first);
 }
 
 /* Each GPU that several ranks hold memory on, with the ranks that hold most there. */
