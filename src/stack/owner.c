@@ -31,6 +31,7 @@ static uint64_t x_generation;                    /* of the loader's list that `o
 /* Under the lock. */
 static struct gp_wire_owner rows[GP_WIRE_OWNERS];
 static unsigned row_count;
+static uint8_t x_jit_row = GP_OBJECT_NO_ROW; /* written under the lock */
 
 static bool started; /* constant after start */
 static bool (*x_changed)(const uint64_t *pcs, unsigned count);
@@ -48,7 +49,10 @@ static void owner_row(unsigned row, const char *owner, const char *library)
 static uint8_t owner_named(const char *owner, const char *library)
 {
     unsigned row = 0;
-    while (row < row_count && strncmp(rows[row].owner, owner, sizeof(rows[row].owner) - 1) != 0)
+    /* Of names that a row has no room for, the files tell which are one. */
+    bool cut = strlen(owner) >= sizeof(rows[0].owner) - 1;
+    while (row < row_count && (strncmp(rows[row].owner, owner, sizeof(rows[row].owner) - 1) != 0 ||
+                               (cut && strncmp(rows[row].library, library, sizeof(rows[row].library) - 1) != 0)))
         row++;
     if (row == row_count && row < GP_OWNER_OTHER) {
         owner_row(row, owner, library);
@@ -148,12 +152,22 @@ static GP_COLD uint8_t owner_learn(uint64_t pc)
     return row;
 }
 
+static GP_COLD uint8_t owner_learn_jit(void)
+{
+    gp_lock_take(&lock);
+    uint8_t row = owner_named(GP_KNOWN_JIT, "");
+    __atomic_store_n(&x_jit_row, row, __ATOMIC_RELAXED);
+    gp_lock_give(&lock);
+    return row;
+}
+
 /* What a stack shows; valid if the turn did not change meanwhile. */
 struct owner_answer {
     struct {
         uint64_t pc; /* in the object; 0: none */
         uint8_t row; /* GP_OBJECT_NO_ROW: still to be learned */
     } owner, framework;
+    bool jit; /* code that no object has asked on behalf of the program */
 };
 
 /* [owner.A2] acquire, here and in gp_object_find: pairs with [owner.R2]. */
@@ -161,12 +175,16 @@ static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, bool se
 {
     struct owner_answer answer = {0};
     unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
+    bool listed = count < GP_OBJECTS, jit = false; /* listed: no object is missing */
     for (unsigned i = 0; i < n && (!answer.owner.pc || (segments && !answer.framework.pc)); i++) {
         /* A return address may be the first byte after its function, and so after its object. */
         int at = gp_object_find(objects, count, pcs[i] - 1);
+        jit |= at < 0 && listed;
         if (at < 0)
             continue;
-        if (!answer.owner.pc && __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE)) {
+        const char *owner = answer.owner.pc ? NULL : __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE);
+        if (owner) {
+            answer.jit = jit && strcmp(owner, GP_KNOWN_PROGRAM) == 0;
             answer.owner.pc = pcs[i] - 1;
             answer.owner.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
         }
@@ -201,7 +219,11 @@ struct gp_owner gp_owner_here(void)
         }
         answer = owner_search(pcs, n, segments);
     } while (turn & 1 || __atomic_load_n(&x_turn, __ATOMIC_RELAXED) != turn);
-    if (GP_UNLIKELY(answer.owner.pc && answer.owner.row == GP_OBJECT_NO_ROW))
+    if (GP_UNLIKELY(answer.jit)) {
+        answer.owner.row = __atomic_load_n(&x_jit_row, __ATOMIC_RELAXED);
+        if (answer.owner.row == GP_OBJECT_NO_ROW)
+            answer.owner.row = owner_learn_jit();
+    } else if (GP_UNLIKELY(answer.owner.pc && answer.owner.row == GP_OBJECT_NO_ROW))
         answer.owner.row = owner_learn(answer.owner.pc);
     if (GP_UNLIKELY(answer.framework.pc && answer.framework.row == GP_OBJECT_NO_ROW))
         answer.framework.row = owner_learn(answer.framework.pc);

@@ -39,6 +39,21 @@ static void end(void)
 
 TestSuite(owners, .init = begin, .fini = end, .timeout = 120);
 
+/* Calls the driver from code that it has made itself, and then from Python's own. */
+static const char jit[] =
+    "import ctypes, mmap\n"
+    "code = bytes([0x55, 0x48, 0x89, 0xe5, 0xff, 0xd2, 0x5d, 0xc3])\n" /* push; mov; call *%rdx; pop; ret */
+    "memory = mmap.mmap(-1, 4096, prot=7)\n"
+    "memory.write(code)\n"
+    "made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)(\n"
+    "    ctypes.addressof(ctypes.c_char.from_buffer(memory)))\n"
+    "cuda, context, pointer = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_uint64()\n"
+    "assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+    "assert cuda.cuCtxSetCurrent(context) == 0\n"
+    "take = ctypes.cast(cuda.cuMemAlloc_v2, ctypes.c_void_p).value\n"
+    "assert made(ctypes.addressof(pointer), 7 << 20, take) == 0\n"
+    "assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 20)) == 0\n";
+
 static void execute(void *arg, int exec_fd)
 {
     char record[160];
@@ -137,3 +152,20 @@ Test(owners, of_call_sites_come_from_their_stacks)
     command(0, "diff", recording, recording, "--json", NULL);
     SAYS("\"owner\": \"libmyengine.so\"");
 }
+
+#if defined(__x86_64__)
+Test(owners, code_that_no_file_has)
+{
+    char path[128], record[160];
+    if (access("/usr/bin/python3", X_OK) != 0)
+        cr_skip("no python3");
+    snprintf(path, sizeof(path), "%s/jit.py", folder);
+    snprintf(record, sizeof(record), "--record=%s", recording);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(jit, file) >= 0 && fclose(file) == 0);
+    command(0, "run", "--sim", "--stacks=all", record, "--", "/usr/bin/python3", path, NULL);
+    command(0, "peak", recording, NULL);
+    SAYS("7.000 MiB  70.0 %   jit\n");
+    SAYS("3.000 MiB  30.0 %   program\n");
+}
+#endif

@@ -152,7 +152,7 @@ struct gp_peak {
 
 /* The owner of a call site's memory: the library that asked for it (docs/frameworks.md), from the
  * modules of the recorded stack; "unknown" without a stack. */
-#define GP_SITE_OWNER 24
+#define GP_SITE_OWNER 48
 void gp_bill_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER]);
 
 struct gp_peak_owner {

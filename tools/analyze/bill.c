@@ -34,6 +34,13 @@ static const char *siteowner_program(const struct gp_recording *recording)
     return program;
 }
 
+/* Memory of a process that code was written into has the name of no library, though it may have one. */
+static bool siteowner_is_file(const char *path)
+{
+    return strncmp(path, "/dev/zero", 9) != 0 && strncmp(path, "/SYSV", 5) != 0 &&
+           (strncmp(path, "/memfd:", 7) != 0 || strstr(path, ".so"));
+}
+
 static void siteowner_find(const struct gp_recording *recording, const char *program, uint32_t site,
                            char owner[GP_SITE_OWNER])
 {
@@ -41,16 +48,22 @@ static void siteowner_find(const struct gp_recording *recording, const char *pro
     if (site == 0 || site >= recording->site_count)
         return;
     const struct gp_rec_site *row = &recording->sites[site];
+    bool jit = false;
     for (uint32_t i = 0; i < row->frame_count; i++) {
         const struct gp_rec_frame *frame = &recording->frames[row->first_frame + i];
-        if (frame->module >= recording->module_count) /* Python, or code that no file has */
+        bool listed = frame->module < recording->module_count;
+        const char *path = listed ? recording->strings + recording->modules[frame->module].path : "";
+        bool file = listed && siteowner_is_file(path);
+        jit |= frame->pc && !frame->named && !file;
+        if (!file) /* Python, or code that no file has */
             continue;
-        const char *path = recording->strings + recording->modules[frame->module].path;
         const char *known = gp_known_owner(path);
         if (!known)
             continue;
         if (!*known && strcmp(path, program) == 0)
-            known = "program";
+            known = GP_KNOWN_PROGRAM;
+        if (jit && strcmp(known, GP_KNOWN_PROGRAM) == 0)
+            known = GP_KNOWN_JIT;
         if (*known)
             snprintf(owner, GP_SITE_OWNER, "%s", known);
         else

@@ -15,6 +15,7 @@
 #include <gnu/libc-version.h> /* a function of libc that no sanitizer replaces */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- names --------------------------------------------------------------------------------------------------------- */
 
@@ -145,14 +146,16 @@ Test(owner, owners_without_a_row_are_others)
     cr_expect_eq(gp_owner_named("owner7", "else.so"), 7);
 }
 
-/* Two owners whose names differ after the room of a row are one; the text ends within its row. */
+/* The text ends within its row. */
 Test(owner, long_names_are_cut)
 {
     struct gp_wire_owner rows[GP_WIRE_OWNERS];
     cr_assert_eq(gp_owner_start(), 0);
     uint8_t row =
         gp_owner_named("a-name-of-more-than-23-characters", "a-library-with-a-very-long-file-name-of-its-own.so");
-    cr_expect_eq(gp_owner_named("a-name-of-more-than-23-c, another", ""), row);
+    cr_expect_eq(
+        gp_owner_named("a-name-of-more-than-23-characters", "a-library-with-a-very-long-file-name-of-its-own.so"), row);
+    cr_expect_neq(gp_owner_named("a-name-of-more-than-23-c, another", "another.so"), row, "the files tell them apart");
     gp_owner_rows(rows);
     cr_expect_eq(strnlen(rows[row].owner, sizeof(rows[row].owner)), sizeof(rows[row].owner) - 1);
     cr_expect_eq(strnlen(rows[row].library, sizeof(rows[row].library)), sizeof(rows[row].library) - 1);
@@ -256,6 +259,26 @@ Test(owner, the_first_library_that_does_more_than_pass_owns, .init = libraries_s
     /* The test's own frames are gpuprof's: what is left is the library that runs the tests. */
     cr_expect_str_eq(row_name(chain_owner(cudart, ffi).row), "libcriterion.so");
 }
+
+#if defined(__x86_64__)
+/* Calls that code makes which was compiled at run time; of a library that is there as well they are that one's. */
+Test(owner, code_that_no_file_has_is_not_the_program, .init = libraries_start, .fini = libraries_end)
+{
+    /* push %rbp; mov %rsp,%rbp; mov %rdi,%rax; mov %rsi,%rdi; call *%rax; pop %rbp; ret */
+    static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3};
+    pass_fn *program = library_open("libpython3.11.so.1.0", NULL), *engine = library_open("libmyengine.so.3", NULL);
+    void *made = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(made, MAP_FAILED);
+    memcpy(made, code, sizeof(code));
+    cr_assert_eq(mprotect(made, 4096, PROT_READ | PROT_EXEC), 0);
+    pass_fn *compiled = (pass_fn *)(uintptr_t)made;
+    for (unsigned round = 0; round < 2; round++) {
+        cr_expect_str_eq(row_name(chain_owner(program, compiled).row), "jit");
+        cr_expect_str_eq(row_name(chain_owner(compiled, program).row), "program");
+        cr_expect_str_eq(row_name(chain_owner(engine, compiled).row), "libmyengine.so");
+    }
+}
+#endif
 
 Test(owner, a_library_that_comes_later_or_elsewhere_is_found, .init = libraries_start, .fini = libraries_end)
 {

@@ -77,7 +77,7 @@ struct gp_row_owner {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
     struct gp_row_who who;
-    char owner[24];
+    char owner[40];
     int64_t allocated_bytes, reserved_bytes, asleep_bytes;
 };
 

@@ -51,7 +51,7 @@ static inline int gp_device_number(const struct gp_device_view *device)
 
 /* One owner's memory on one device, for display. */
 struct gp_owner_view {
-    char owner[24];   /* pytorch, nccl, program ..., "unknown", "other", "shared" */
+    char owner[40];   /* pytorch, nccl, program ..., "unknown", "other", "shared" */
     char library[40]; /* "" none */
     struct gp_wire_owner_value value;
 };

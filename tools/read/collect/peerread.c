@@ -5,6 +5,7 @@
  */
 #include <base/clock.h>
 #include <base/compiler.h>
+#include <base/known.h>
 #include <base/text.h>
 #include <errno.h>
 #include <gpuprof/wire.h>
@@ -242,6 +243,15 @@ static struct gp_wire_owner_value owners_shared(const struct gp_process *process
     return rest;
 }
 
+/* A row has room for 23 bytes of a file's name, and its library for 39. */
+static void owners_name(const struct gp_wire_owner *row, char *name, size_t bytes)
+{
+    if (strlen(row->owner) == sizeof(row->owner) - 1 && strncmp(row->library, row->owner, sizeof(row->owner) - 1) == 0)
+        gp_known_name(row->library, name, bytes);
+    else
+        snprintf(name, bytes, "%s", row->owner);
+}
+
 int gp_peer_owners_of(const struct gp_process *process, const struct gp_device_view *device,
                       struct gp_owner_view views[GP_OWNER_VIEWS])
 {
@@ -253,7 +263,7 @@ int gp_peer_owners_of(const struct gp_process *process, const struct gp_device_v
         if (!value->reserved_peak_bytes && !value->allocated_peak_bytes)
             continue;
         struct gp_owner_view *view = &views[count++];
-        memcpy(view->owner, process->owners[i].owner, sizeof(view->owner));
+        owners_name(&process->owners[i], view->owner, sizeof(view->owner));
         memcpy(view->library, process->owners[i].library, sizeof(view->library));
         view->value = *value;
     }

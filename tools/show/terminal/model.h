@@ -48,7 +48,7 @@ struct gp_row_id {
     int device;         /* index in gpus[] of the model, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
     uint64_t cgroup_id; /* 0 unknown: then containers differ by name */
     char container[GP_CONTAINER_BYTES];
-    char owner[24]; /* of a share, and of a sum of shares */
+    char owner[40]; /* of a share, and of a sum of shares */
     uint32_t site;  /* its number in the process; 0: not a call site */
 };
 

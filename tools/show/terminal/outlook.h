@@ -19,7 +19,7 @@ struct gp_outlook {
     int64_t peak;                     /* of allocated, at the sample before: it tells the peak between two samples */
     int owner_count;                  /* the owners and what each held when the forecast began */
     struct gp_outlook_owner {
-        char owner[24];
+        char owner[40];
         int64_t allocated;
     } owners[GP_OWNER_VIEWS];
     char site[128]; /* the call site whose memory has grown most, if a caller looked for it; else "" */

@@ -10,7 +10,7 @@
 #define OWNERBILL_ROWS (2 * GP_OWNER_VIEWS + 2)
 
 struct ownerbill_row {
-    char owner[24];   /* "" beyond the counted memory */
+    char owner[40];   /* "" beyond the counted memory */
     const char *what; /* allocated, cached, before attach, untracked */
     const char *why;
     int64_t bytes; /* -1 unknown */
