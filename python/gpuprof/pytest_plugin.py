@@ -172,9 +172,9 @@ def _json_check(path: Optional[str]) -> None:
 
 def pytest_configure(config: Any) -> None:
     _json_check(config.getoption("--gpuprof-json", None))
-    config.addinivalue_line("markers", "limit_gpu_memory(size): fail if the test adds more GPU memory than that, on one device")
+    config.addinivalue_line("markers", "limit_gpu_memory(size): fail if the test adds more GPU memory than that, on one device (not that of processes it starts)")
     config.addinivalue_line(
-        "markers", "limit_gpu_leaks(size, warmup=0): fail if the test leaves more GPU memory behind, after that many runs before"
+        "markers", "limit_gpu_leaks(size, warmup=0): fail if the test leaves more GPU memory behind, after that many runs before (not in processes it starts)"
     )
 
 
