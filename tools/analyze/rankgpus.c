@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * rankgpus.c: finds the GPUs on which several ranks of a job hold memory (analyze.h).  Called by ranks.c. */
+#include <read/common/hash.h>
 #include <analyze/rankgpus.h>
 #include <base/numbers.h>
 
