@@ -106,27 +106,107 @@ void gp_text_uuid(char *to, size_t to_bytes, const uint8_t u[16])
 
 /* ==== sizes ======================================================================================================= */
 
+/* Digits alone, perhaps with a fraction: strtod would also accept "-1", " 1", "0x1", "inf" and the point of a language.
+ * *whole is -1 if it does not fit.  Returns the end; `text` if there is no number. */
+static const char *size_number(const char *text, int64_t *whole, const char **fraction)
+{
+    const char *at = text;
+    bool overflow = false;
+    for (*whole = 0; *at >= '0' && *at <= '9'; at++) {
+        overflow |= __builtin_mul_overflow(*whole, 10, whole);
+        overflow |= __builtin_add_overflow(*whole, *at - '0', whole);
+    }
+    *whole = overflow ? -1 : *whole;
+    *fraction = at;
+    if (at == text || *at != '.')
+        return at;
+    *fraction = ++at;
+    while (*at >= '0' && *at <= '9')
+        at++;
+    return at == *fraction ? text : at; /* "1." */
+}
+
+/* The power of ten of "e9" at *text, which is advanced; 1 without one; 0 if it is out of range. */
+static int64_t size_power(const char **text)
+{
+    const char *at = *text + 1;
+    int64_t power = 1;
+    unsigned exponent = 0;
+    if ((**text != 'e' && **text != 'E') || *at < '0' || *at > '9')
+        return 1;
+    for (; *at >= '0' && *at <= '9'; at++)
+        exponent = exponent < 100 ? 10 * exponent + (unsigned)(*at - '0') : exponent;
+    for (*text = at; exponent && power < INT64_MAX / 10; exponent--)
+        power *= 10;
+    return exponent ? 0 : power;
+}
+
+/* Bytes of a unit; 0 if there is none of that name.  *bare: the unit is "". */
+static int64_t size_unit(const char *name, bool *bare)
+{
+    static const char letters[] = "KMGT", *const binary[] = {"", "i", "iB"};
+    *bare = !*name;
+    if (!*name || strcasecmp(name, "B") == 0)
+        return 1;
+    int64_t power = 1000;
+    for (unsigned i = 0; letters[i]; i++, power *= 1000) {
+        if ((letters[i] | 0x20) != (*name | 0x20))
+            continue;
+        for (size_t k = 0; k < GP_COUNT(binary); k++)
+            if (strcasecmp(name + 1, binary[k]) == 0)
+                return (int64_t)1 << 10 * (i + 1);
+        return strcasecmp(name + 1, "B") == 0 ? power : 0;
+    }
+    return 0;
+}
+
 int gp_text_size_parse(const char *text, int64_t *bytes)
 {
-    static const struct {
-        const char *name;
-        unsigned shift;
-    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
-                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
-    const char *unit = text;
-    int64_t value = 0;
-    bool overflow = false;
-    for (; *unit >= '0' && *unit <= '9'; unit++) { /* digits alone: strtoll would also accept "-1", "+1" and " 1" */
-        overflow |= __builtin_mul_overflow(value, 10, &value);
-        overflow |= __builtin_add_overflow(value, *unit - '0', &value);
-    }
-    for (size_t i = 0; unit > text && i < GP_COUNT(units); i++) {
-        if (strcasecmp(unit, units[i].name) != 0)
-            continue;
-        if (overflow || value > INT64_MAX >> units[i].shift)
-            return -ERANGE;
-        *bytes = value << units[i].shift;
-        return 0;
-    }
-    return -EINVAL;
+    const char *fraction;
+    int64_t whole, value, part = 0;
+    bool bare = false;
+    const char *after = size_number(text, &whole, &fraction), *digit = after, *unit = after;
+    int64_t power = size_power(&unit);
+    unit += strspn(unit, " ");
+    int64_t one = after > text ? size_unit(unit, &bare) : 0;
+    if (!one || (unit > after && bare && unit[-1] == ' '))
+        return -EINVAL;
+    if (whole < 0 || !power || __builtin_mul_overflow(one, power, &one) || __builtin_mul_overflow(whole, one, &value))
+        return -ERANGE;
+    /* From the last digit on: each place is a tenth of the one before it.  Nothing is lost but what is less than a byte. */
+    for (; digit > fraction; digit--)
+        part = one / 10 * (digit[-1] - '0') + (one % 10 * (digit[-1] - '0') + part) / 10;
+    if (__builtin_add_overflow(value, part, &value))
+        return -ERANGE;
+    *bytes = value;
+    return bare && value > 0 && value < 1 << 20 ? -EDOM : 0;
+}
+
+const char *gp_text_size_why(char why[GP_TEXT_WHY], const char *text)
+{
+    int64_t bytes;
+    int rc = gp_text_size_parse(text, &bytes);
+    if (rc == -EDOM) /* no longer than a number below 1 MiB, but for zeros that nobody types */
+        snprintf(why, GP_TEXT_WHY, "a number without a unit: did you mean %.20sGiB? %.20sB is bytes", text, text);
+    else if (rc == -ERANGE)
+        snprintf(why, GP_TEXT_WHY, "out of range");
+    else
+        snprintf(why, GP_TEXT_WHY, "not a size (like 512MiB, 7.5GiB, 24G or 8GB)");
+    return why;
+}
+
+int gp_text_percent_parse(const char *text, double *percent)
+{
+    const char *fraction;
+    int64_t whole;
+    const char *end = size_number(text, &whole, &fraction), *digit = end;
+    double part = 0;
+    if (end == text || strcmp(end, "%") != 0)
+        return -EINVAL;
+    for (; digit > fraction; digit--)
+        part = (part + (digit[-1] - '0')) / 10;
+    if (whole < 0 || whole > 100 || whole + part > 100 || whole + part <= 0)
+        return -ERANGE;
+    *percent = (double)whole + part;
+    return 0;
 }

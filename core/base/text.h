@@ -35,8 +35,16 @@ void gp_text_uuid(char *to, size_t to_bytes, const uint8_t uuid[16]);
 /* ==== sizes ======================================================================================================= */
 /* The SIZE of options and of GPUPROF_LIMIT. */
 
-/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
- * -EINVAL, -ERANGE (does not fit int64_t). */
+/* SIZE: a decimal number, perhaps with a fraction, perhaps a blank, and a unit in any case: B; K, Ki or KiB to T, Ti or
+ * TiB (powers of two); KB to TB (powers of ten).  "8e9" is a number too.  A part of a byte is left out.  0, -EINVAL,
+ * -ERANGE (does not fit int64_t), -EDOM: a number above 0 and below 1 MiB without a unit, in *bytes: whoever writes
+ * --budget=20 does not mean bytes. */
 int gp_text_size_parse(const char *text, int64_t *bytes);
+#define GP_TEXT_WHY 96
+/* Why it is no size: "not a size (like 7.5GiB, 24G or 8GB)". */
+const char *gp_text_size_why(char why[GP_TEXT_WHY], const char *text);
+
+/* "80%", from above 0 to 100.  0, -EINVAL, -ERANGE. */
+int gp_text_percent_parse(const char *text, double *percent);
 
 #endif

@@ -10,10 +10,12 @@
 #define _GNU_SOURCE
 #include "sim.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define SIM_SHARED_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
@@ -32,28 +34,48 @@ static int sim_spec_bad(const char *item, const char *why)
     return -EINVAL;
 }
 
-/* B, KiB..TiB or K..T, powers of two. */
+/* Bytes of a unit in any case: "" and B; K, Ki, KiB to T, Ti, TiB (powers of two); KB to TB (powers of ten).  0: none. */
+static uint64_t sim_size_unit(const char *unit)
+{
+    static const char letters[] = "KMGT";
+    uint64_t decimal = 1000;
+    if (!*unit || !strcasecmp(unit, "B"))
+        return 1;
+    for (int i = 0; letters[i]; i++, decimal *= 1000)
+        if (letters[i] == toupper((unsigned char)*unit)) {
+            if (!unit[1] || !strcasecmp(unit + 1, "i") || !strcasecmp(unit + 1, "iB"))
+                return UINT64_C(1) << 10 * (i + 1);
+            return strcasecmp(unit + 1, "B") ? 0 : decimal;
+        }
+    return 0;
+}
+
+/* "16GiB", "7.5 GiB", "8GB": what is less than a byte is left out. */
 static int sim_size_read(const char *text, uint64_t *size)
 {
-    static const char units[] = "KMGT";
     char *end;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    if (end == text || errno || *text == '-')
+    if (!isdigit((unsigned char)*text) || errno)
         return -EINVAL;
-    int shift = 0;
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (unit) {
-        shift = 10 * (int)(unit - units + 1);
-        end++;
-        if (!strcmp(end, "iB"))
-            end += 2;
-    } else if (!strcmp(end, "B")) {
-        end++;
-    }
-    if (*end || value > UINT64_MAX >> shift)
+    const char *fraction = *end == '.' ? end + 1 : end, *unit = fraction;
+    while (unit > end && isdigit((unsigned char)*unit))
+        unit++;
+    if (unit == fraction && unit > end)
         return -EINVAL;
-    *size = (uint64_t)value << shift;
+    const char *tens = unit;
+    unsigned long exponent = 0;
+    if (tolower((unsigned char)*unit) == 'e' && isdigit((unsigned char)unit[1])) /* 16e9 */
+        exponent = strtoul(unit + 1, (char **)&tens, 10);
+    uint64_t one = exponent > 15 ? 0 : sim_size_unit(tens + strspn(tens, " "));
+    uint64_t part = 0;
+    for (; one && exponent; exponent--)
+        one = one > UINT64_MAX / 100 ? 0 : one * 10;
+    if (!one || value > UINT64_MAX / one - 1)
+        return -EINVAL;
+    for (const char *digit = unit; digit > fraction; digit--) /* each place is a tenth of the one before it */
+        part = ((uint64_t)(digit[-1] - '0') * one + part) / 10;
+    *size = value * one + part;
     return 0;
 }
 

@@ -100,6 +100,29 @@ static void rtx(void)
     CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED), 0);
 }
 
+static size_t wanted;
+
+static void size(void)
+{
+    size_t total = 0;
+    check_begin(0);
+    CHECK_OK(cuDeviceTotalMem(&total, 0));
+    CHECK_EQ(total, wanted);
+}
+
+static void sizes(void)
+{
+    static const struct {
+        const char *spec;
+        size_t bytes;
+    } sizes[] = {{"memory=7.5GiB", 15ull << 29},     {"memory=8 GiB", 8ull << 30}, {"memory=8gb", 8000000000},
+                 {"memory=7.514GiB", 8068096065ull}, {"memory=16e9", 16000000000}, {"memory=0.5T", 1ull << 39}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        wanted = sizes[i].bytes;
+        with(sizes[i].spec, size);
+    }
+}
+
 static void b200(void)
 {
     device("NVIDIA B200", 100, 182642ull << 20, 148, 132644864);
@@ -301,6 +324,7 @@ int main(void)
     with("gpu=l40s", runtime_12);
     with("gpu=l40s", runtime_13);
     contexts();
+    sizes();
     list();
     return check_done();
 }

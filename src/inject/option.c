@@ -110,7 +110,9 @@ static bool parse_limit(struct gp_options *out, const char *value, const char **
 {
     int64_t bytes = 0;
     int rc = gp_text_size_parse(value, &bytes);
-    *why = rc == -EINVAL ? "must be a size, like 512MiB or 16GiB" : "is out of range";
+    *why = rc == -EINVAL ? "must be a size, like 512MiB or 16GiB"
+           : rc == -EDOM ? "needs a unit, as in 16GiB; B is bytes"
+                         : "is out of range";
     out->limit_bytes = rc || !bytes ? out->limit_bytes : (uint64_t)bytes;
     return !rc && bytes;
 }

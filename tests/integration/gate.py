@@ -302,6 +302,26 @@ def test_operations_of_a_line(programs):
         check(file, f"{budget} {size * MIB - 1}B\n", programs, status=3)
 
 
+def test_budgets_in_percent(programs):
+    """Of the memory of each GPU, which a recording has and a snapshot has not."""
+    file = programs.record()
+    total = json.loads(gpuprof("report", "--json", file).stdout)["devices"][0]["total_bytes"]
+    for budget in "peak 0.5%\n", "reserved 50%\n", "end 12.5%\n":
+        part = total * float(budget.split()[1].rstrip("%")) / 100
+        assert check(file, budget, programs)["checks"][0]["limit_bytes"] == int(part), budget
+    budgets = os.path.join(programs.work, "percent")
+    with open(budgets, "w", encoding="utf-8") as out:
+        out.write("use weights 50%\n")
+    assert "a percentage is of a GPU's memory" in gpuprof("check", file, f"--budgets={budgets}", status=2).stderr
+    assert "within its budget" in gpuprof("check", file, "--budget=50%").stdout
+    gpuprof("check", file, "--budget=0.0001%", status=3)
+    snapshot = os.path.join(programs.work, "percent.pickle")
+    snapshot_of_a_line(snapshot)
+    found = json.loads(gpuprof("check", snapshot, "--budget=80%", "--json", status=3).stdout)
+    assert found["budget_bytes"] is None and "80 % of the memory of device 0 is not known" in found["sentence"], found
+    assert check(snapshot, "peak 10.5 MiB\n", programs)["checks"][0]["limit_bytes"] == 10.5 * MIB
+
+
 def test_budgets_that_match_nothing(programs):
     """A name that is in no recording, as a mistyped one, is not within its budget."""
     recording = programs.record()

@@ -117,7 +117,7 @@ static const struct gp_command_option agent_options[] = {
               .high = GP_AGENT_ROWS),
     GP_OPTION(struct gp_agent_command, options.ring_bytes, 0, "ring", "SIZE", GP_ARG_SIZE,
               "buffer for events on their way to the agent (default 4MiB); totals do not depend on it", .low = 4096,
-              .high = GP_AGENT_RING),
+              .high = GP_AGENT_RING, .small = true),
     GP_OPTION(struct gp_agent_command, per_process, 0, "metrics-per-process", "WHICH", GP_ARG_CHOICE,
               "time series of processes: none (default), one per command name in a container, or one per process",
               .words = GP_LIST("off", "comm", "pid")),

@@ -16,7 +16,9 @@ int gp_budget_options_read(const char *command, const struct gp_budget_options *
 {
     char why[256] = "";
     *budgets = (struct gp_budgets){0};
-    if (o->bytes >= 0 && !gp_budgets_add(budgets, GP_BUDGET_PEAK, "", 0, o->bytes))
+    const struct gp_budget peak = {
+        .kind = GP_BUDGET_PEAK, .name = (char *)"", .bytes = o->most.bytes, .percent = o->most.percent};
+    if (o->most.given && !gp_budgets_add(budgets, &peak))
         return gp_memory_error(command);
     int rc = o->file ? gp_budgets_read(budgets, o->file, why, sizeof(why)) : 0;
     if (rc == -EPROTO)
@@ -64,7 +66,7 @@ static int check_check(void *options)
 {
     const struct gp_check_options *o = options;
     int rc = gp_load_check(options);
-    if (!rc && o->budget.bytes < 0 && !o->budget.file)
+    if (!rc && !o->budget.most.given && !o->budget.file)
         rc = gp_usage_error("check", "a budget is needed: --budget=SIZE, or a file of them with --budgets=FILE");
     return rc;
 }
@@ -130,13 +132,11 @@ const struct gp_command_spec gp_command_check = {
         GP_EXAMPLES({"gpuprof check train.gpuprof --budget=20GiB", "Fail if the program needs more than 20 GiB."},
                     {"gpuprof check train.rank*.gpuprof --budgets=memory.budgets --junit=memory.xml",
                      "Hold all ranks, with a report for the test server."}),
-    GP_DEFAULTS(struct gp_check_options,
-                .load = {.target = GP_TARGET_INIT("check"),
-                         .file_count = 1,
-                         .sites = true,
-                         .older_seconds = -1,
-                         .error_exitcode = -1},
-                .budget.bytes = -1),
+    GP_DEFAULTS(struct gp_check_options, .load = {.target = GP_TARGET_INIT("check"),
+                                                  .file_count = 1,
+                                                  .sites = true,
+                                                  .older_seconds = -1,
+                                                  .error_exitcode = -1}),
     .check = check_check,
     .run = check_run,
 };

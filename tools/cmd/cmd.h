@@ -34,6 +34,7 @@ enum gp_argument {
     GP_ARG_RECORDING,  /* as TEXT; shells complete names that end in .gpuprof */
     GP_ARG_NUMBER,     /* int64_t or uint32_t, from low to high (0: no limit) */
     GP_ARG_SIZE,       /* the same, in bytes, with a unit */
+    GP_ARG_SHARE,      /* struct gp_share: SIZE, or a percentage of a GPU's memory */
     GP_ARG_CHOICE,     /* const char *: the chosen word as the table spells it */
     GP_ARG_INDEX,      /* int: the number of the chosen word */
     GP_ARG_LIST,       /* uint32_t: a bit for each chosen word; commas separate them */
@@ -42,6 +43,12 @@ enum gp_argument {
     GP_ARG_DEVICE,     /* struct gp_target */
     GP_ARG_RECORDINGS, /* char **: the other operands, until NULL; completed as RECORDING; operands only, the last one */
     GP_ARG_PROGRAM,    /* char **: the rest of the command line; operands only */
+};
+
+struct gp_share {
+    bool given;
+    int64_t bytes;  /* -1: percent is given */
+    double percent; /* of what a GPU has; 0: bytes are given */
 };
 
 struct gp_command_option {
@@ -60,6 +67,7 @@ struct gp_command_option {
     bool optional; /* --name[=ARGUMENT] */
     bool any_case; /* CHOICE: in capitals or not */
     bool blanks;   /* LIST: empty words are skipped */
+    bool small;    /* SIZE: usually small, so a number without a unit is bytes */
 };
 
 #define GP_INTO(_type, _member) .offset = offsetof(_type, _member), .bytes = sizeof(((_type *)0)->_member)

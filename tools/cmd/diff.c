@@ -250,10 +250,14 @@ static int diff_run(void *options)
 static int diff_parse_growth(void *options, const struct gp_command_option *option, const char *text)
 {
     struct gp_diff_options *o = options;
+    char why[GP_TEXT_WHY];
     int rc = gp_gate_growth_parse(text, &o->growth);
-    return rc ? gp_usage_error("diff", "--%s=%s: %s", option->name, text,
-                               rc == -ERANGE ? "too large" : "neither a size such as 10MiB nor a percentage such as 5%")
-              : GP_EXIT_OK;
+    if (!rc)
+        return GP_EXIT_OK;
+    if (rc == -EDOM)
+        return gp_usage_error("diff", "--%s=%s: %s", option->name, text, gp_text_size_why(why, text));
+    return gp_usage_error("diff", "--%s=%s: %s", option->name, text,
+                          rc == -ERANGE ? "too large" : "neither a size such as 10MiB nor a percentage such as 5%");
 }
 
 static const struct gp_command_option diff_options[] = {

@@ -25,13 +25,14 @@
 struct gp_dryrun_options {
     struct gp_launch launch;
     const char *gpu, *memory, *record, *output, *fill, *batch; /* NULL: not given; record "": without a name */
-    int64_t devices, budget, steps;
-    struct gp_budget_options gate; /* bytes: not used, --budget is of what the device must have */
+    int64_t devices, budget, steps;                            /* budget: of share, once the GPU is known */
+    struct gp_share share;                                     /* --budget */
+    struct gp_budget_options gate; /* most: not used, --budget is of what the device must have */
     bool json, list, force;
 };
 
 struct dryrun_work {
-    const struct gp_dryrun_options *o;
+    struct gp_dryrun_options *o;
     struct gp_dryrun_job job;
     struct gp_dryrun_answer answer;
     struct gp_sim_gpu *table;
@@ -538,12 +539,13 @@ static int dryrun_check(void *options)
 {
     const struct gp_dryrun_options *o = options;
     int64_t bytes;
+    char why[GP_TEXT_WHY];
     if (o->list)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
     if (o->memory && (gp_text_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
-        return gp_usage_error("dryrun", "--memory=%s: not a size (like 512MiB or 16GiB), or out of range", o->memory);
+        return gp_usage_error("dryrun", "--memory=%s: %s", o->memory, gp_text_size_why(why, o->memory));
     if (!o->batch)
         return GP_EXIT_OK;
     int64_t sizes[2];
@@ -556,20 +558,30 @@ static int dryrun_check(void *options)
     return GP_EXIT_OK;
 }
 
+/* A percentage is of one GPU. */
+static int dryrun_budget(struct dryrun_work *w, struct gp_dryrun_options *o)
+{
+    o->budget = o->share.given ? o->share.bytes : 0;
+    if (o->share.percent > 0 && w->answer.gpu_count != 1)
+        return gp_usage_error("dryrun", "--budget=%g%%: of which GPU? Name one with --gpu", o->share.percent);
+    if (o->share.percent > 0)
+        o->budget = (int64_t)((double)w->answer.gpus[0].total_bytes * o->share.percent / 100);
+    w->job.budget_bytes = w->answer.budget_bytes = o->budget;
+    return GP_EXIT_OK;
+}
+
 static int dryrun_prepare(struct dryrun_work *w)
 {
     char record[4096];
     bool old;
-    const struct gp_dryrun_options *o = w->o;
+    struct gp_dryrun_options *o = w->o;
     w->job = (struct gp_dryrun_job){.launch = o->launch,
                                     .memory = o->memory,
                                     .devices = o->devices,
-                                    .budget_bytes = o->budget,
                                     .steps = o->steps,
                                     .fill = o->fill,
                                     .json = o->json};
     w->answer.command = o->launch.argv;
-    w->answer.budget_bytes = o->budget;
     if (o->batch)
         gp_dryrun_batch_parse(o->batch, w->answer.batch_sizes);
     w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
@@ -585,12 +597,14 @@ static int dryrun_prepare(struct dryrun_work *w)
     }
     if (!rc)
         rc = dryrun_gpus(w);
+    if (!rc)
+        rc = dryrun_budget(w, o);
     return rc ? rc : gp_dryrun_begin(&w->job, o->record);
 }
 
 static int dryrun_run(void *options)
 {
-    const struct gp_dryrun_options *o = options;
+    struct gp_dryrun_options *o = options;
     struct dryrun_work w = {.o = o};
     if (o->list)
         return gp_launch_gpus("dryrun");
@@ -635,7 +649,7 @@ static const struct gp_command_option dryrun_options[] = {
     GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
               "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",
               .words = GP_LIST("zeros", "random")),
-    GP_OPTION(struct gp_dryrun_options, budget, 0, "budget", "SIZE", GP_ARG_SIZE,
+    GP_OPTION(struct gp_dryrun_options, share, 0, "budget", "SIZE|PERCENT", GP_ARG_SHARE,
               "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
     GP_OPTION_BUDGETS(struct gp_dryrun_options, gate),
     GP_OPTION_JUNIT(struct gp_dryrun_options, gate),
@@ -661,7 +675,7 @@ const struct gp_command_spec gp_command_dryrun = {
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
     .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
-                     "[--budget=SIZE] [--budgets=FILE] "
+                     "[--budget=SIZE|PERCENT] [--budgets=FILE] "
                      "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
                      "--list"),
     .about =
@@ -685,8 +699,7 @@ const struct gp_command_spec gp_command_dryrun = {
          "Find the largest multiple of 8 that fits."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
-    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1,
-                .gate = {.bytes = -1}),
+    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),
     .operand_ends = true,
     .check = dryrun_check,
     .run = dryrun_run,

@@ -45,14 +45,18 @@ static int fit_gpu(const struct gp_fit_options *o, struct gp_fit_question *quest
     struct gp_sim_gpu *table = NULL;
     uint32_t count = 0, i = 0;
     int64_t bytes = 0;
-    if (gp_text_size_parse(o->gpu, &bytes) == 0 && bytes > 0 && bytes <= INT64_MAX / 2) {
+    char why[GP_TEXT_WHY];
+    int size = gp_text_size_parse(o->gpu, &bytes);
+    if (size == 0 && bytes > 0 && bytes <= INT64_MAX / 2) {
         question->gpu_bytes = (uint64_t)bytes;
         return GP_EXIT_OK;
     }
     int rc = gp_launch_gpu_table("fit", &table, &count);
     while (!rc && i < count && strcasecmp(table[i].key, o->gpu) != 0 && strcasecmp(table[i].name, o->gpu) != 0)
         i++;
-    if (!rc && i == count)
+    if (!rc && i == count && size == -EDOM)
+        rc = gp_usage_error("fit", "--gpu %s: %s", o->gpu, gp_text_size_why(why, o->gpu));
+    else if (!rc && i == count)
         rc = gp_usage_error("fit",
                             "--gpu %s: neither a size (like 24GiB) nor the name of a GPU: 'gpuprof dryrun --list' "
                             "shows the names",

@@ -112,13 +112,13 @@ void gp_rank_set_free(struct gp_rank_set *set);
 #define GP_GATE_BROKEN 3
 
 struct gp_budget_options {
-    int64_t bytes;    /* --budget; -1 not given */
-    const char *file; /* --budgets; NULL */
+    struct gp_share most; /* --budget */
+    const char *file;     /* --budgets; NULL */
     const char *junit;
 };
 #define GP_OPTION_BUDGET(_type, _member)                                                                               \
-    GP_OPTION(_type, _member.bytes, 0, "budget", "SIZE", GP_ARG_SIZE,                                                  \
-              "the most memory that may be allocated on each GPU at once")
+    GP_OPTION(_type, _member.most, 0, "budget", "SIZE|PERCENT", GP_ARG_SHARE,                                          \
+              "the most memory that may be allocated on each GPU at once: 20GiB, or 80% of what the GPU has")
 #define GP_OPTION_BUDGETS(_type, _member)                                                                              \
     GP_OPTION(_type, _member.file, 0, "budgets", "FILE", GP_ARG_FILE,                                                  \
               "a file of budgets: of lines, phases, ranks, uses and more")

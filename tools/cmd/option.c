@@ -5,6 +5,7 @@
  */
 #include <cmd/cmd.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +94,12 @@ static const char *option_size(char text[24], int64_t bytes)
 static int option_number(const struct gp_command_spec *spec, const struct gp_command_option *option, const char *text,
                          void *into)
 {
-    char written[256], low[24], high[24];
+    char written[256], low[24], high[24], why[GP_TEXT_WHY];
     int64_t value = 0, most = option->high ? option->high : INT64_MAX;
     bool size = option->type == GP_ARG_SIZE;
     int rc = size ? gp_text_size_parse(text, &value) : gp_parse_number(text, option->low, most, &value);
+    if (rc == -EDOM && option->small)
+        rc = 0;
     if (!rc && value >= option->low && value <= most) {
         if (option->bytes == sizeof(uint32_t))
             *(uint32_t *)into = (uint32_t)value;
@@ -109,11 +112,26 @@ static int option_number(const struct gp_command_spec *spec, const struct gp_com
         return gp_usage_error(spec->name, "%s: not a size from %s to %s", written, option_size(low, option->low),
                               option_size(high, option->high));
     if (size)
-        return gp_usage_error(spec->name, "%s: not a size (like 512MiB or 16GiB), or out of range", written);
+        return gp_usage_error(spec->name, "%s: %s", written, rc ? gp_text_size_why(why, text) : "out of range");
     if (option->high)
         return gp_usage_error(spec->name, "%s: not a whole number from %lld to %lld", written, (long long)option->low,
                               (long long)option->high);
     return gp_usage_error(spec->name, "%s: not a whole number from %lld", written, (long long)option->low);
+}
+
+static int option_share(const struct gp_command_spec *spec, const struct gp_command_option *option, const char *text,
+                        struct gp_share *share)
+{
+    char written[256], why[GP_TEXT_WHY];
+    *share = (struct gp_share){.given = true, .bytes = -1};
+    int rc = gp_text_percent_parse(text, &share->percent);
+    if (rc == -ERANGE)
+        return gp_usage_error(spec->name, "%s: not a percentage from above 0 to 100",
+                              option_written(written, sizeof(written), option, text));
+    if (rc && gp_text_size_parse(text, &share->bytes) != 0)
+        return gp_usage_error(spec->name, "%s: %s", option_written(written, sizeof(written), option, text),
+                              gp_text_size_why(why, text));
+    return GP_EXIT_OK;
 }
 
 static int option_store(const struct gp_command_spec *spec, const struct gp_command_option *option, void *options,
@@ -130,6 +148,8 @@ static int option_store(const struct gp_command_spec *spec, const struct gp_comm
     case GP_ARG_NUMBER:
     case GP_ARG_SIZE:
         return option_number(spec, option, text, into);
+    case GP_ARG_SHARE:
+        return option_share(spec, option, text, into);
     case GP_ARG_CHOICE:
         number = option_choose(spec, option, text);
         if (number >= 0)

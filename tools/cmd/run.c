@@ -223,7 +223,7 @@ static int run_check(void *options)
 
 static bool run_is_held(const struct gp_run_options *o)
 {
-    return o->budget.bytes >= 0 || o->budget.file;
+    return o->budget.most.given || o->budget.file;
 }
 
 /* Budgets need a recording: without --record one in a folder that is removed afterwards. */
@@ -586,7 +586,7 @@ const struct gp_command_spec gp_command_run = {
                      "Fail if three steps need more than 20 GiB, without a GPU."},
                     {"gpuprof run --record=train.gpuprof python train.py; gpuprof report train.gpuprof -o report.html",
                      "Record a program and make a page of it."}),
-    GP_DEFAULTS(struct gp_run_options, .launch = {.command = "run", .limit = -1}, .budget.bytes = -1),
+    GP_DEFAULTS(struct gp_run_options, .launch = {.command = "run", .limit = -1}),
     .operand_ends = true,
     .check = run_check,
     .run = run_run,

@@ -174,11 +174,12 @@ static int simspec_gpus(const char *command, const char *driver, struct gp_sim_g
 static int spec_word(const char *command, const char *key, const char *value, const char *driver)
 {
     int64_t number;
+    char why[GP_TEXT_WHY];
     if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
         return gp_usage_error(command, "--sim: devices=%s: from 1 to %u", value, GP_WIRE_GPUS);
     if ((strcmp(key, "memory") == 0 || strcmp(key, "limit") == 0) &&
         (gp_text_size_parse(value, &number) != 0 || number <= 0))
-        return gp_usage_error(command, "--sim: %s=%s: not a size (like 512MiB or 16GiB), or out of range", key, value);
+        return gp_usage_error(command, "--sim: %s=%s: %s", key, value, gp_text_size_why(why, value));
     if (strcmp(key, "gpu") == 0)
         return spec_gpu(command, value, driver);
     if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)

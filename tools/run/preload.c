@@ -121,12 +121,12 @@ int gp_preload_sim(const struct gp_launch *launch, const char *folder)
 static int limit_set(const char *command, int64_t bytes)
 {
     const char *text = getenv(GP_ENV_LIMIT);
-    char number[24];
+    char number[24], why[GP_TEXT_WHY];
     if (bytes < 0 && !(text && text[0]))
         return GP_EXIT_OK;
     if (bytes < 0 && gp_text_size_parse(text, &bytes) != 0)
-        return gp_usage_error(command, GP_ENV_LIMIT "=%s: not a size (like 512MiB or 16GiB), or out of range", text);
-    snprintf(number, sizeof(number), "%" PRId64, bytes);
+        return gp_usage_error(command, GP_ENV_LIMIT "=%s: %s", text, gp_text_size_why(why, text));
+    snprintf(number, sizeof(number), "%" PRId64 "B", bytes);
     return setenv(GP_ENV_LIMIT, number, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 

@@ -97,7 +97,8 @@ Test(option, sizes)
         for (uint64_t number = 1; number <= 3; number++) {
             snprintf(setting, sizeof(setting), "GPUPROF_MEMORY_LIMIT=%llu%s", (unsigned long long)number,
                      units[i].text);
-            IS(setting, .limit_bytes = number * units[i].unit);
+            if (units[i].text[0])
+                IS(setting, .limit_bytes = number * units[i].unit);
         }
         snprintf(setting, sizeof(setting), "GPUPROF_MEMORY_LIMIT=%llu%s", (unsigned long long)most, units[i].text);
         IS(setting, .limit_bytes = most * units[i].unit);
@@ -107,6 +108,8 @@ Test(option, sizes)
         cr_expect_not_null(strstr(complaint, "is out of range"), "%s: %s", setting, complaint);
     }
     IS("GPUPROF_MEMORY_LIMIT=922337203685477580", .limit_bytes = 922337203685477580ull);
+    IS("GPUPROF_MEMORY_LIMIT=16B", .limit_bytes = 16);
+    IS("GPUPROF_MEMORY_LIMIT=1.5 GiB", .limit_bytes = 3ull << 29);
     IS("GPUPROF_MEMORY_LIMIT=1234567890", .limit_bytes = 1234567890);
     IS("GPUPROF_MEMORY_LIMIT=9223372036854775807", .limit_bytes = 9223372036854775807ull);
     read_text("GPUPROF_MEMORY_LIMIT=9223372036854775808");
@@ -146,11 +149,12 @@ Test(option, what_is_said_of_a_value_that_does_not_fit)
         {"GPUPROF_MEMORY_LIMIT=9999999999999999999", "GPUPROF_MEMORY_LIMIT=9999999999999999999 is out of range"},
         {"GPUPROF_MEMORY_LIMIT=M", "GPUPROF_MEMORY_LIMIT=M must be a size, like 512MiB or 16GiB"},
         {"GPUPROF_MEMORY_LIMIT=-1", "GPUPROF_MEMORY_LIMIT=-1 must be a size, like 512MiB or 16GiB"},
-        {"GPUPROF_MEMORY_LIMIT=1.5G", "GPUPROF_MEMORY_LIMIT=1.5G must be a size, like 512MiB or 16GiB"},
-        {"GPUPROF_MEMORY_LIMIT=1 G", "GPUPROF_MEMORY_LIMIT=1 G must be a size, like 512MiB or 16GiB"},
+        {"GPUPROF_MEMORY_LIMIT=1.G", "GPUPROF_MEMORY_LIMIT=1.G must be a size, like 512MiB or 16GiB"},
+        {"GPUPROF_MEMORY_LIMIT=1 Q", "GPUPROF_MEMORY_LIMIT=1 Q must be a size, like 512MiB or 16GiB"},
+        {"GPUPROF_MEMORY_LIMIT=16", "GPUPROF_MEMORY_LIMIT=16 needs a unit, as in 16GiB; B is bytes"},
         {"GPUPROF_MEMORY_LIMIT=1:", "GPUPROF_MEMORY_LIMIT=1: must be a size, like 512MiB or 16GiB"},
         {"GPUPROF_MEMORY_LIMIT=1/", "GPUPROF_MEMORY_LIMIT=1/ must be a size, like 512MiB or 16GiB"},
-        {"GPUPROF_MEMORY_LIMIT=1MB", "GPUPROF_MEMORY_LIMIT=1MB must be a size, like 512MiB or 16GiB"},
+        {"GPUPROF_MEMORY_LIMIT=1PB", "GPUPROF_MEMORY_LIMIT=1PB must be a size, like 512MiB or 16GiB"},
         {"GPUPROF_RECORD_SINCE=now", "GPUPROF_RECORD_SINCE=now must be a number of nanoseconds"},
         {"GPUPROF_RECORD_SINCE=1:", "GPUPROF_RECORD_SINCE=1: must be a number of nanoseconds"},
         {"GPUPROF_RECORD_SINCE=1/", "GPUPROF_RECORD_SINCE=1/ must be a number of nanoseconds"},

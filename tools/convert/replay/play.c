@@ -33,7 +33,7 @@ static void driver_environment(const struct gp_replay_settings *settings)
         setenv("GPUPROF_ALLOC_CONF", settings->conf, 1);
     else
         unsetenv("GPUPROF_ALLOC_CONF");
-    snprintf(limit, sizeof(limit), "%" PRIu64, settings->limit_bytes);
+    snprintf(limit, sizeof(limit), "%" PRIu64 "B", settings->limit_bytes);
     if (settings->limit_bytes)
         setenv("GPUPROF_MEMORY_LIMIT", limit, 1);
     else

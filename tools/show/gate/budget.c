@@ -24,18 +24,18 @@ const char *gp_budget_kind_name(enum gp_budget_kind kind)
     return budget_kinds[kind];
 }
 
-bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
-                    int64_t bytes)
+bool gp_budgets_add(struct gp_budgets *budgets, const struct gp_budget *budget)
 {
     struct gp_budget *rows = realloc(budgets->rows, (budgets->count + 1ul) * sizeof(*rows));
-    char *copy = strdup(name);
+    char *copy = strdup(budget->name);
     if (rows)
         budgets->rows = rows;
     if (!rows || !copy) {
         free(copy);
         return false;
     }
-    rows[budgets->count++] = (struct gp_budget){.kind = kind, .name = copy, .number = number, .bytes = bytes};
+    rows[budgets->count] = *budget;
+    rows[budgets->count++].name = copy;
     return true;
 }
 
@@ -64,17 +64,42 @@ static bool is_use(const char *name)
     return false;
 }
 
-/* "KIND [NAME] SIZE": the size is the last word.  0, -ENOMEM, or -EPROTO with the problem. */
-static int budget_line(struct gp_budgets *budgets, char *line, const char **problem)
+/* The blank before the size, which is the last word, or the last two as in "8 GiB"; NULL none. */
+static char *budget_blank(char *line)
 {
-    int kind = 0;
-    int64_t bytes, number = 0;
-    char *size = strrchr(line, ' '), *tab = strrchr(line, '\t');
-    size = tab && (!size || tab > size) ? tab : size;
+    char *at = line + strlen(line);
+    for (int words = 0; words < 2; words++) {
+        while (at > line && !isspace((unsigned char)at[-1]))
+            at--;
+        if (at == line)
+            return NULL;
+        if (isdigit((unsigned char)*at) || words)
+            break;
+        while (at > line && isspace((unsigned char)at[-1]))
+            at--;
+    }
+    return at - 1;
+}
+
+/* "KIND [NAME] SIZE".  0, -ENOMEM, or -EPROTO with the problem. */
+static int budget_line(struct gp_budgets *budgets, char *line, char why[GP_TEXT_WHY], const char **problem)
+{
+    int kind = 0, rc;
+    int64_t bytes = -1, number = 0;
+    double percent = 0;
+    char *size = budget_blank(line);
     *problem = "a budget is a word such as 'peak', for some a name, and a size";
-    if (!size || gp_text_size_parse(size + 1, &bytes) != 0)
+    if (!size)
+        return -EPROTO;
+    rc = gp_text_percent_parse(size + 1, &percent);
+    if (rc)
+        rc = gp_text_size_parse(size + 1, &bytes);
+    if (rc == -EDOM)
+        *problem = gp_text_size_why(why, size + 1);
+    if (rc)
         return -EPROTO;
     *size = '\0';
+    trimmed(line);
     size_t word = strcspn(line, " \t");
     const char *name = "";
     if (line[word]) {
@@ -98,13 +123,19 @@ static int budget_line(struct gp_budgets *budgets, char *line, const char **prob
     *problem = "too many budgets";
     if (budgets->count == GP_BUDGETS_MOST)
         return -EPROTO;
-    return gp_budgets_add(budgets, (enum gp_budget_kind)kind, name, number, bytes) ? 0 : -ENOMEM;
+    *problem = "a percentage is of a GPU's memory: of peak, reserved, end, asleep and rank alone";
+    if (percent > 0 && (kind == GP_BUDGET_HOST || kind == GP_BUDGET_LEAK || kind > GP_BUDGET_RANK))
+        return -EPROTO;
+    const struct gp_budget budget = {
+        .kind = (enum gp_budget_kind)kind, .name = (char *)name, .number = number, .bytes = bytes, .percent = percent};
+    return gp_budgets_add(budgets, &budget) ? 0 : -ENOMEM;
 }
 
 int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, size_t why_bytes)
 {
     char line[GP_BUDGET_LINE_BYTES];
     const char *problem;
+    char size[GP_TEXT_WHY];
     unsigned number = 0;
     const uint32_t before = budgets->count;
     FILE *in = fopen(path, "re");
@@ -120,7 +151,7 @@ int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, siz
         }
         line[strcspn(line, "#")] = '\0';
         char *text = trimmed(line);
-        rc = text[0] ? budget_line(budgets, text, &problem) : 0;
+        rc = text[0] ? budget_line(budgets, text, size, &problem) : 0;
         if (rc == -EPROTO)
             snprintf(why, why_bytes, "line %u: %s", number, problem);
     }

@@ -31,6 +31,7 @@ struct gp_budget {
     char *name;     /* of a use, line, operation or phase; "" */
     int64_t number; /* of a rank */
     int64_t bytes;
+    double percent; /* of each GPU's memory; 0: bytes */
 };
 struct gp_budgets {
     struct gp_budget *rows;
@@ -40,9 +41,8 @@ struct gp_budgets {
 
 /* "peak", "line" .., as a file of budgets has it. */
 const char *gp_budget_kind_name(enum gp_budget_kind kind);
-/* False: out of memory. */
-bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
-                    int64_t bytes);
+/* budget: of which the name is copied.  False: out of memory. */
+bool gp_budgets_add(struct gp_budgets *budgets, const struct gp_budget *budget);
 /* Adds the budgets of a file.  0; -errno of the file; -EPROTO with the line and the problem in why. */
 int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, size_t why_bytes);
 void gp_budgets_free(struct gp_budgets *budgets);

@@ -25,14 +25,15 @@ struct gp_gate_place { /* copies; NULL unknown */
 };
 
 struct gp_gate_finding {
-    char *what;       /* "peak of device 0", "line train.py:32": the subject of a sentence */
-    char *name;       /* the same for a machine: "peak", "line", .. */
-    char *source;     /* the recording */
-    int32_t rank;     /* -1 none */
-    int32_t device;   /* -1: not of one device; GP_WIRE_HOST */
-    bool ok, unknown; /* unknown: bytes is not known, or nothing of that name is in any recording */
-    bool growth;      /* limit and bytes are of the growth since before_bytes */
-    int64_t limit_bytes, bytes, before_bytes;
+    char *what;          /* "peak of device 0", "line train.py:32": the subject of a sentence */
+    char *name;          /* the same for a machine: "peak", "line", .. */
+    char *source;        /* the recording */
+    int32_t rank;        /* -1 none */
+    int32_t device;      /* -1: not of one device; GP_WIRE_HOST */
+    bool ok, unknown;    /* unknown: bytes is not known, or nothing of that name is in any recording */
+    bool growth;         /* limit and bytes are of the growth since before_bytes */
+    int64_t limit_bytes; /* -1: a percentage of a GPU whose memory is not known */
+    int64_t bytes, before_bytes;
     int64_t at_ns;                /* since the start; -1 no moment */
     struct gp_gate_place culprit; /* what held, or grew, the most */
     struct gp_gate_place crossed; /* the first that went over the budget */

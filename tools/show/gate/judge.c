@@ -304,6 +304,25 @@ static void judge_asleep(struct judge *judge, uint32_t d, int64_t budget)
     gp_sleeps_free(sleeps);
 }
 
+/* What a budget is of a device; -1 not known. */
+static int64_t device_budget(const struct gp_budget *budget, const struct gp_rec_device *device)
+{
+    if (budget->percent <= 0)
+        return budget->bytes;
+    return device->total_bytes > 0 ? (int64_t)((double)device->total_bytes * budget->percent / 100) : -1;
+}
+
+/* A percentage of a device whose memory is not known is not kept. */
+static void judge_nothing(struct judge *judge, const struct gp_budget *budget, int32_t number)
+{
+    struct gp_gate_finding *finding = judge_add(judge, budget_kinds[budget->kind], number, -1);
+    if (!finding)
+        return;
+    finding->what = gp_gate_text(judge->out, "%g %% of the memory of device %d", budget->percent, number);
+    finding->ok = false;
+    finding->unknown = true;
+}
+
 static void judge_devices(struct judge *judge, const struct gp_budget *budget)
 {
     const struct gp_recording *recording = judge->report->recording;
@@ -313,22 +332,25 @@ static void judge_devices(struct judge *judge, const struct gp_budget *budget)
         int32_t number = device_number(&recording->devices[d]);
         if (host != (budget->kind == GP_BUDGET_HOST))
             continue;
-        if (budget->kind == GP_BUDGET_RESERVED)
-            judge_reserved(judge, d, budget->bytes);
+        const int64_t bytes = device_budget(budget, &recording->devices[d]);
+        if (bytes < 0)
+            judge_nothing(judge, budget, number);
+        else if (budget->kind == GP_BUDGET_RESERVED)
+            judge_reserved(judge, d, bytes);
         else if (budget->kind == GP_BUDGET_ASLEEP)
-            judge_asleep(judge, d, budget->bytes);
+            judge_asleep(judge, d, bytes);
         else if (host)
-            judge_sum(judge, &sum, "host", gp_gate_text(judge->out, "the peak of pinned host memory"), number,
-                      budget->bytes, false);
+            judge_sum(judge, &sum, "host", gp_gate_text(judge->out, "the peak of pinned host memory"), number, bytes,
+                      false);
         else if (budget->kind == GP_BUDGET_END)
             judge_sum(judge, &sum, "end", gp_gate_text(judge->out, "what device %d holds at the end", number), number,
-                      budget->bytes, true);
+                      bytes, true);
         else
             judge_sum(judge, &sum, budget->kind == GP_BUDGET_RANK ? "rank" : "peak",
                       budget->kind == GP_BUDGET_RANK
                           ? gp_gate_text(judge->out, "the peak of rank %d, device %d", (int)budget->number, number)
                           : gp_gate_text(judge->out, "the peak of device %d", number),
-                      number, budget->bytes, false);
+                      number, bytes, false);
     }
 }
 

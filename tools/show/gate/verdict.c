@@ -26,6 +26,11 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     const char *name = finding->name ? finding->name : "";
+    if (finding->unknown && finding->limit_bytes < 0) {
+        fprintf(out, "%s is not known: the recording does not say how much it has: give the budget as a size",
+                finding->what);
+        return;
+    }
     if (finding->unknown) {
         fprintf(out, "%s is not ", finding->what);
         if (!finding->ok)
@@ -101,11 +106,11 @@ static json_t *gate_finding_json(const struct gp_gate_finding *finding)
     json_t *device = finding->device < 0               ? json_null()
                      : finding->device == GP_WIRE_HOST ? json_string("host")
                                                        : json_integer(finding->device);
-    json_t *object = json_pack("{s:b,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "ok", finding->ok, "what",
+    json_t *object = json_pack("{s:b,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "ok", finding->ok, "what",
                                finding->what ? finding->what : "", "kind", finding->name ? finding->name : "",
                                "sentence", gp_json_text(sentence), "source", gp_json_text(finding->source), "rank",
                                finding->rank < 0 ? json_null() : json_integer(finding->rank), "device", device,
-                               "limit_bytes", (json_int_t)finding->limit_bytes, "bytes",
+                               "limit_bytes", gp_json_known(finding->limit_bytes), "bytes",
                                finding->unknown ? json_null() : json_integer(finding->bytes), "before_bytes",
                                gp_json_known(finding->before_bytes), "at_ns", gp_json_known(finding->at_ns), "culprit",
                                place_json(&finding->culprit), "crossed_by", place_json(&finding->crossed));
@@ -132,7 +137,7 @@ json_t *gp_gate_json(const struct gp_findings *gate, const char *schema)
     char *sentence = gp_gate_sentence(worst);
     json_object_set_new(object, "sentence", gp_json_text(sentence));
     json_object_set_new(object, "budget_bytes",
-                        json_integer(worst->limit_bytes + (worst->growth ? worst->before_bytes : 0)));
+                        gp_json_known(worst->limit_bytes + (worst->growth ? worst->before_bytes : 0)));
     json_object_set_new(object, "peak_bytes",
                         worst->unknown ? json_null()
                                        : json_integer(worst->bytes + (worst->growth ? worst->before_bytes : 0)));

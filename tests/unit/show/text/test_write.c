@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,9 +195,53 @@ Test(write, sizes_from_text)
     cr_assert(gp_text_size_parse("8388607T", &bytes) == 0 && bytes == 8388607ll << 40);
     cr_assert_eq(gp_text_size_parse("8388608T", &bytes), -ERANGE);
     cr_assert_eq(gp_text_size_parse("99999999999999999999", &bytes), -ERANGE);
-    static const char *const bad[] = {"", "K", "-1", "+1", " 1", "1 K", "1KB", "1.5G", "0x10", "1e3", "GiB1"};
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good[] = {{"7.5GiB", 15ll << 29},
+                {"7.514GiB", 8068096065ll}, /* 8068096065.54: a part of a byte is left out */
+                {"8 GiB", 8ll << 30},
+                {"8  gb", 8000000000},
+                {"8GB", 8000000000},
+                {"1.5kB", 1500},
+                {"24Gi", 24ll << 30},
+                {"0.5T", 1ll << 39},
+                {"0.1GB", 100000000},
+                {"16e9", 16000000000},
+                {"1.5e3MB", 1500000000},
+                {"1.99999999999999999999MiB", (2 << 20) - 1},
+                {"0.000000000000000001TiB", 0},
+                {"1048576", 1 << 20}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        cr_assert(gp_text_size_parse(good[i].text, &bytes) == 0 && bytes == good[i].bytes, "%s: %" PRId64, good[i].text,
+                  bytes);
+    static const char *const large[] = {"1e30", "9223372036854775808", "9223373TB", "1e18KB", "8388607.9e9T"};
+    for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++)
+        cr_assert_eq(gp_text_size_parse(large[i], &bytes), -ERANGE, "'%s'", large[i]);
+    static const char *const bare[] = {"1", "20", "22.5", "1048575", "1e3"};
+    for (size_t i = 0; i < sizeof(bare) / sizeof(bare[0]); i++)
+        cr_assert_eq(gp_text_size_parse(bare[i], &bytes), -EDOM, "'%s'", bare[i]);
+    char why[GP_TEXT_WHY];
+    cr_assert_str_eq(gp_text_size_why(why, "22.5"), "a number without a unit: did you mean 22.5GiB? 22.5B is bytes");
+    cr_assert_str_eq(gp_text_size_why(why, "1e30"), "out of range");
+    static const char *const bad[] = {"",   "K",   "-1",  "+1",   " 1",     "1 ",    "0x10", "1e",  "GiB1", "1.",
+                                      ".5", "1.G", "1,5", "1e-3", "1.5.5G", "1KiBB", "1iB",  "inf", "1\tK", "1PB"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_eq(gp_text_size_parse(bad[i], &bytes), -EINVAL, "'%s'", bad[i]);
+}
+
+Test(write, percentages_from_text)
+{
+    double percent = 0;
+    cr_assert(gp_text_percent_parse("80%", &percent) == 0 && percent == 80);
+    cr_assert(gp_text_percent_parse("100%", &percent) == 0 && percent == 100);
+    cr_assert(gp_text_percent_parse("0.25%", &percent) == 0 && percent == 0.25);
+    static const char *const outside[] = {"0%", "0.0%", "100.5%", "101%", "99999999999999999999%"};
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++)
+        cr_assert_eq(gp_text_percent_parse(outside[i], &percent), -ERANGE, "'%s'", outside[i]);
+    static const char *const bad[] = {"", "%", "80", "-1%", " 8%", "8 %", "1.%", "1e1%", "8%%"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_eq(gp_text_percent_parse(bad[i], &percent), -EINVAL, "'%s'", bad[i]);
 }
 
 Test(write, pids_and_devices_from_text)
