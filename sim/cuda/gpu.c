@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "sim.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -27,6 +28,7 @@ static const struct sim_gpu sim_gpus[] = {
 #define SIM_ARCH(...)
 #define SIM_NVLINK(...)
 #define SIM_BOARD(...)
+#define SIM_USUAL(...)
 #define SIM_GPU(key_, name_, capability_, multiprocessors_, memory_, known_, l2_, clock_, memory_clock_, bus_, ecc_)   \
     {key_,          name_, capability_, multiprocessors_, UINT64_C(1) * memory_, SIM_KNOWN_##known_, l2_, clock_,      \
      memory_clock_, bus_,  ecc_},
@@ -64,6 +66,22 @@ static const struct {
 };
 
 static const struct {
+    const char *name, *key;
+} sim_usual[] = {
+#define SIM_ARCH(...)
+#define SIM_GPU(...)
+#define SIM_NVLINK(...)
+#undef SIM_USUAL
+#define SIM_USUAL(...) {__VA_ARGS__},
+#include "gpus.def"
+#undef SIM_USUAL
+#undef SIM_NVLINK
+#undef SIM_GPU
+#undef SIM_ARCH
+#define SIM_USUAL(...)
+};
+
+static const struct {
     const char *key;
     int links, version;
 } sim_nvlinks[] = {
@@ -79,13 +97,119 @@ static const struct {
 #define SIM_GPUS  (sizeof sim_gpus / sizeof sim_gpus[0])
 #define SIM_ARCHS (sizeof sim_archs / sizeof sim_archs[0])
 
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* People write "4090", "RTX4090", "a100 80GB" or "H100 SXM".  A name is cut into words of small letters and digits: without
+ * the maker's and the brands' names, "rtx" apart from what is glued to it, and "80gb" as "80". */
+
+#define SIM_NAME_WORDS 8
+#define SIM_NAME_WORD  24
+
+struct sim_name {
+    char words[SIM_NAME_WORDS][SIM_NAME_WORD];
+    int count;                                /* SIM_NAME_WORDS + 1: too long for a GPU's */
+    char all[SIM_NAME_WORDS * SIM_NAME_WORD]; /* the words without "rtx", one behind the other */
+};
+
+static void sim_name_word(struct sim_name *to, const char *from, size_t length)
+{
+    static const char *const brands[] = {"nvidia", "tesla", "geforce", "quadro", "gpu"};
+    char word[SIM_NAME_WORD] = "";
+    if (length >= sizeof word || to->count >= SIM_NAME_WORDS) {
+        to->count = SIM_NAME_WORDS + 1;
+        return;
+    }
+    for (size_t i = 0; i < length; i++)
+        word[i] = (char)tolower((unsigned char)from[i]);
+    for (size_t i = 0; i < sizeof brands / sizeof brands[0]; i++)
+        if (!strcmp(word, brands[i]))
+            return;
+    if (!strncmp(word, "rtx", 3) && word[3]) {
+        sim_name_word(to, "rtx", 3);
+        sim_name_word(to, word + 3, strlen(word + 3));
+        return;
+    }
+    size_t digits = strspn(word, "0123456789");
+    if (digits && (!strcmp(word + digits, "g") || !strcmp(word + digits, "gb")))
+        word[digits] = '\0';
+    if (strcmp(word, "rtx"))
+        strcat(to->all, word);
+    strcpy(to->words[to->count++], word);
+}
+
+static struct sim_name sim_name_cut(const char *name)
+{
+    struct sim_name cut = {.count = 0};
+    while (*name && cut.count <= SIM_NAME_WORDS) {
+        size_t length = 0;
+        while (isalnum((unsigned char)name[length]))
+            length++;
+        if (length)
+            sim_name_word(&cut, name, length);
+        name += length ? length : 1;
+    }
+    return cut;
+}
+
+/* Whether each word that was asked for is one of the GPU's. */
+static bool sim_name_within(const struct sim_name *asked, const struct sim_name *key, const struct sim_name *name)
+{
+    for (int i = 0; i < asked->count; i++) {
+        bool found = false;
+        for (int k = 0; k < SIM_NAME_WORDS && !found; k++)
+            found = !strcmp(asked->words[i], key->words[k]) || !strcmp(asked->words[i], name->words[k]);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* The GPUs that a name may mean, into found[SIM_GPUS]. */
+static size_t sim_gpu_match(const char *name, const struct sim_gpu **found)
+{
+    const struct sim_name asked = sim_name_cut(name);
+    size_t same = 0, within = 0;
+    for (const struct sim_gpu *gpu = sim_gpus; gpu < sim_gpus + SIM_GPUS; gpu++) {
+        if (strcasecmp(name, gpu->key))
+            continue;
+        *found = gpu;
+        return 1;
+    }
+    if (asked.count == 0 || asked.count > SIM_NAME_WORDS)
+        return 0;
+    for (size_t i = 0; i < sizeof sim_usual / sizeof sim_usual[0]; i++)
+        if (!strcmp(sim_name_cut(sim_usual[i].name).all, asked.all))
+            return sim_gpu_match(sim_usual[i].key, found);
+    for (const struct sim_gpu *gpu = sim_gpus; gpu < sim_gpus + SIM_GPUS; gpu++) {
+        const struct sim_name key = sim_name_cut(gpu->key), full = sim_name_cut(gpu->name);
+        bool equal = asked.all[0] && (!strcmp(asked.all, key.all) || !strcmp(asked.all, full.all));
+        /* A row that has the whole name goes before those that have more in theirs: an RTX 4080 is no RTX 4080 SUPER. */
+        if (equal && same++ == 0)
+            within = 0;
+        if (equal || (!same && sim_name_within(&asked, &key, &full)))
+            found[within++] = gpu;
+    }
+    return within;
+}
+
 const struct sim_gpu *sim_gpu_find(const char *name)
 {
-    for (size_t i = 0; i < SIM_GPUS; i++)
-        if (!strcasecmp(name, sim_gpus[i].key) || !strcasecmp(name, sim_gpus[i].name))
-            return &sim_gpus[i];
-    return NULL;
+    const struct sim_gpu *found[SIM_GPUS];
+    return sim_gpu_match(name, found) == 1 ? found[0] : NULL;
 }
+
+/* The keys of the GPUs that a name may mean, with ", " in between, cut to `bytes`; "" if there is none.  For programs
+ * that do not run on the simulator, as the table below. */
+SIM_EXPORT void sim_gpu_named(const char *name, char *keys, size_t bytes);
+void sim_gpu_named(const char *name, char *keys, size_t bytes)
+{
+    const struct sim_gpu *found[SIM_GPUS];
+    size_t count = sim_gpu_match(name, found), at = 0;
+    keys[0] = '\0';
+    for (size_t i = 0; i < count && at < bytes; i++)
+        at += (size_t)snprintf(keys + at, bytes - at, "%s%s", i ? ", " : "", found[i]->key);
+}
+
+/* -------------------------------------------------------------------------------------------------------------------- */
 
 const struct sim_gpu *sim_gpu_default(void)
 {

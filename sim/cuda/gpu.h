@@ -17,7 +17,8 @@ struct sim_gpu {
     enum sim_gpu_known known;
     int l2, clock, memory_clock, bus, ecc; /* bytes, kHz, kHz, bits */
 };
-const struct sim_gpu *sim_gpu_find(const char *name); /* either name, in any case; NULL: no such GPU */
+/* Either name, or one that people write for it; NULL: no such GPU, or several. */
+const struct sim_gpu *sim_gpu_find(const char *name);
 const struct sim_gpu *sim_gpu_default(void);
 /* False: the attribute is the same for all. */
 bool sim_gpu_attribute(const struct sim_gpu *gpu, CUdevice_attribute attribute, int *value);

@@ -111,7 +111,7 @@ static int sim_spec_item(char *item)
     } else if (key == 3 && !strncmp(item, "gpu", key)) {
         sim_spec.gpu = sim_gpu_find(value);
         if (!sim_spec.gpu)
-            return sim_spec_bad(item, "no GPU of that name; 'gpuprof run --sim=gpu=list' shows the names");
+            return sim_spec_bad(item, "no one GPU of that name; 'gpuprof run --sim=gpu=list' shows the names");
     } else if (key == 6 && !strncmp(item, "shared", key)) {
         if (!*value || strlen(value) >= sizeof sim_spec.shared || value[strspn(value, SIM_SHARED_NAME)])
             return sim_spec_bad(item, "not a name of 1 to 32 letters, digits, - and _");

@@ -239,6 +239,54 @@ static void unknown(void)
     CHECK_EQ(cuInit(0), CUDA_ERROR_SYSTEM_NOT_READY);
 }
 
+/* What people call them. */
+static void named(void)
+{
+    static const char *const names[][2] = {{"4090", "rtx-4090"},
+                                           {"RTX4090", "rtx-4090"},
+                                           {"rtx_4090", "rtx-4090"},
+                                           {"GeForce RTX 4090", "rtx-4090"},
+                                           {"4080", "rtx-4080"},
+                                           {"RTX 4080 Super", "rtx-4080s"},
+                                           {"2080ti", "rtx-2080ti"},
+                                           {"2080 Ti", "rtx-2080ti"},
+                                           {"4060ti", "rtx-4060ti-8g, rtx-4060ti-16g"},
+                                           {"4060 Ti 16GB", "rtx-4060ti-16g"},
+                                           {"h100", "h100-80g"},
+                                           {"H100 SXM5", "h100-80g"},
+                                           {"h100 pcie", "h100-80g-pcie"},
+                                           {"H100-96GB", "h100-96g"},
+                                           {"h200", "h200"},
+                                           {"a100", "a100-40g, a100-40g-pcie, a100-80g, a100-80g-pcie"},
+                                           {"a100 80GB", "a100-80g"},
+                                           {"A100-SXM4-40GB", "a100-40g"},
+                                           {"a10", "a10"},
+                                           {"A6000", "rtx-a6000"},
+                                           {"rtx 6000", "rtx-6000-ada, rtx-pro-6000"},
+                                           {"6000 Ada", "rtx-6000-ada"},
+                                           {"v100", "v100-16g, v100-32g"},
+                                           {"l40", ""},
+                                           {"3080ti", ""},
+                                           {"24", ""},
+                                           {"", ""},
+                                           {" - ", ""},
+                                           {"a b c d e f g h i j", ""},
+                                           {"h100-of-a-name-that-is-longer-than-the-name-of-any-GPU", ""},
+                                           {"a10aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", ""}};
+    void (*ask)(const char *, char *, size_t) =
+        (void (*)(const char *, char *, size_t))dlsym(RTLD_DEFAULT, "sim_gpu_named");
+    char keys[128];
+    CHECK(ask != NULL);
+    for (unsigned i = 0; ask && i < sizeof names / sizeof names[0]; i++) {
+        ask(names[i][0], keys, sizeof keys);
+        CHECK(!strcmp(keys, names[i][1]));
+        if (strcmp(keys, names[i][1]))
+            fprintf(stderr, "%s: %s\n", names[i][0], keys);
+    }
+    ask("rtx", keys, 8);
+    CHECK(!strcmp(keys, "rtx-208"));
+}
+
 static char listed_name[64];
 static size_t listed_memory;
 static int listed_capability;
@@ -278,7 +326,7 @@ static void list(void)
         snprintf(spec, sizeof spec, "gpu=%s", key);
         with(spec, listed);
     }
-    CHECK(count >= 25);
+    CHECK(count >= 40);
 }
 
 /* ---- the runtime: CUDA 13's struct begins as CUDA 12's but for the clock ----------------------------------------- */
@@ -317,6 +365,7 @@ int main(void)
     with("gpu=t4", t4);
     with("gpu=A100-80G", a100);
     with("memory=4GiB,gpu=rtx-4090", rtx);
+    with("gpu=4090,memory=4GiB", rtx);
     with("gpu=NVIDIA B200", b200);
     with("gpu=h200", h200);
     with("gpu=l4", generations);
@@ -325,6 +374,8 @@ int main(void)
     with("gpu=l40s", runtime_13);
     contexts();
     sizes();
+    named();
+    with("gpu=a100", unknown);
     list();
     return check_done();
 }

@@ -45,12 +45,17 @@ struct dryrun_work {
 
 /* ---- which GPUs -------------------------------------------------------------------------------------------------- */
 
-static const struct gp_sim_gpu *dryrun_find(const struct dryrun_work *w, const char *name)
+/* GP_EXIT_OK with the GPU, or an exit status after a message. */
+static int dryrun_find(const struct dryrun_work *w, const char *name, const struct gp_sim_gpu **gpu)
 {
-    for (uint32_t i = 0; i < w->table_count; i++)
-        if (strcasecmp(w->table[i].key, name) == 0 || strcasecmp(w->table[i].name, name) == 0)
-            return &w->table[i];
-    return NULL;
+    char key[GP_SIM_KEY];
+    int rc = gp_launch_gpu_key("dryrun", "--gpu=", name, key);
+    for (uint32_t i = 0; !rc && i < w->table_count; i++) {
+        *gpu = &w->table[i];
+        if (strcmp(w->table[i].key, key) == 0)
+            return GP_EXIT_OK;
+    }
+    return rc ? rc : gp_usage_error("dryrun", "--gpu=%s: no GPU of that name; --list shows the names", name);
 }
 
 static void dryrun_add(struct dryrun_work *w, const struct gp_sim_gpu *gpu, int64_t memory)
@@ -95,10 +100,9 @@ static int dryrun_gpus(struct dryrun_work *w)
     for (uint32_t i = 0; !rc && w->all && i < w->table_count; i++)
         dryrun_add(w, &w->table[i], memory);
     while (!rc && !w->all && (name = strsep(&rest, ","))) {
-        const struct gp_sim_gpu *gpu = dryrun_find(w, name);
-        if (!gpu)
-            rc = gp_usage_error("dryrun", "--gpu=%s: no GPU of that name; --list shows the names", name);
-        else
+        const struct gp_sim_gpu *gpu = NULL;
+        rc = dryrun_find(w, name, &gpu);
+        if (!rc)
             dryrun_add(w, gpu, memory);
     }
     if (!rc && w->all)

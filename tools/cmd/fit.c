@@ -39,20 +39,25 @@ static int fit_check(void *options)
     return rc ? rc : gp_conf_check("fit", "--alloc-conf", o->conf, o->allocator ? o->allocator : "off");
 }
 
+/* Above it is no size: "3080ti" is a card. */
+#define GP_FIT_MOST (256ll << 40)
+
 /* The size of the GPU to try, and what its context takes if it is one of the table. */
-static int fit_gpu(const struct gp_fit_options *o, struct gp_fit_question *question)
+static int fit_gpu(const struct gp_fit_options *o, struct gp_fit_question *question, char key[GP_SIM_KEY])
 {
     struct gp_sim_gpu *table = NULL;
     uint32_t count = 0, i = 0;
     int64_t bytes = 0;
     char why[GP_TEXT_WHY];
     int size = gp_text_size_parse(o->gpu, &bytes);
-    if (size == 0 && bytes > 0 && bytes <= INT64_MAX / 2) {
+    if (size == 0 && bytes > 0 && bytes <= GP_FIT_MOST) {
         question->gpu_bytes = (uint64_t)bytes;
         return GP_EXIT_OK;
     }
-    int rc = gp_launch_gpu_table("fit", &table, &count);
-    while (!rc && i < count && strcasecmp(table[i].key, o->gpu) != 0 && strcasecmp(table[i].name, o->gpu) != 0)
+    int rc = gp_launch_gpu_key("fit", "--gpu ", o->gpu, key);
+    if (!rc)
+        rc = gp_launch_gpu_table("fit", &table, &count);
+    while (!rc && i < count && strcmp(table[i].key, key) != 0)
         i++;
     if (!rc && i == count && size == -EDOM)
         rc = gp_usage_error("fit", "--gpu %s: %s", o->gpu, gp_text_size_why(why, o->gpu));
@@ -62,7 +67,7 @@ static int fit_gpu(const struct gp_fit_options *o, struct gp_fit_question *quest
                             "shows the names",
                             o->gpu);
     if (!rc) {
-        question->gpu = o->gpu;
+        question->gpu = key;
         question->gpu_bytes = (uint64_t)table[i].total_bytes;
         question->threads = (uint64_t)table[i].threads;
     }
@@ -141,7 +146,8 @@ static int fit_run(void *options)
                                        .all = o->all,
                                        .progress = fit_progress};
     struct gp_loaded loaded;
-    int rc = fit_gpu(o, &question);
+    char gpu[GP_SIM_KEY];
+    int rc = fit_gpu(o, &question, gpu);
     rc = rc ? rc : gp_load(&loaded, &o->load, 0);
     if (rc)
         return rc;

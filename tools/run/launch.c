@@ -92,49 +92,65 @@ static bool simspec_next(char **rest, struct simspec_gpu *gpu)
     return true;
 }
 
-/* A copy of the list, to be freed; NULL after a message. */
-static char *simspec_table(const char *command, const char *driver)
+#define SIMSPEC_KEYS 2048
+
+/* What the driver says, to be freed: the list, or the keys that `name` may mean; NULL after a message. */
+static char *simspec_ask(const char *command, const char *driver, const char *name)
 {
     /* The driver writes its ledger when it is unloaded; that of this process would be in the way. */
-    char *ledger = getenv(SIMSPEC_LEDGER), *table = NULL;
+    char *ledger = getenv(SIMSPEC_LEDGER), *said = NULL;
     if (ledger && !(ledger = strdup(ledger)))
         return NULL;
     unsetenv(SIMSPEC_LEDGER);
     void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
     const char *(*list)(void) = NULL;
-    if (library)
+    void (*named)(const char *, char *, size_t) = NULL;
+    if (library) {
         *(void **)&list = dlsym(library, "sim_gpu_table");
-    if (list)
-        table = strdup(list());
-    else
+        *(void **)&named = dlsym(library, "sim_gpu_named");
+    }
+    if (!list || !named)
         gp_error(command, "%s has no list of GPUs: install the simulated GPU that belongs to this gpuprof", driver);
+    else if (!name)
+        said = strdup(list());
+    else if ((said = calloc(1, SIMSPEC_KEYS)))
+        named(name, said, SIMSPEC_KEYS);
     if (library)
         dlclose(library);
     if (ledger)
         setenv(SIMSPEC_LEDGER, ledger, 1);
     free(ledger);
-    return table;
+    return said;
+}
+
+static int simspec_key(const char *command, const char *driver, const char *option, const char *name,
+                       char key[GP_SIM_KEY])
+{
+    char *keys = simspec_ask(command, driver, name), *last;
+    int rc = keys ? GP_EXIT_OK : GP_EXIT_FAILED;
+    key[0] = '\0';
+    if (keys && (last = strrchr(keys, ',')))
+        rc = gp_usage_error(command, "%s%s: which one: %.*s or %s?", option, name, (int)(last - keys), keys, last + 2);
+    else if (keys)
+        snprintf(key, GP_SIM_KEY, "%s", keys);
+    free(keys);
+    return rc;
 }
 
 static int spec_gpu(const char *command, const char *name, const char *driver)
 {
-    struct simspec_gpu gpu;
-    char *table = simspec_table(command, driver), *rest = table;
-    bool found = false;
-    if (!table)
-        return GP_EXIT_FAILED;
-    while (!found && simspec_next(&rest, &gpu))
-        found = strcasecmp(gpu.key, name) == 0 || strcasecmp(gpu.name, name) == 0;
-    free(table);
-    return found ? GP_EXIT_OK
-                 : gp_usage_error(command, "--sim: gpu=%s: no GPU of that name; --sim=gpu=list shows the names", name);
+    char key[GP_SIM_KEY];
+    int rc = simspec_key(command, driver, "--sim: gpu=", name, key);
+    if (!rc && !key[0])
+        rc = gp_usage_error(command, "--sim: gpu=%s: no GPU of that name; --sim=gpu=list shows the names", name);
+    return rc;
 }
 
 static int simspec_list(const char *command, const char *driver)
 {
     struct simspec_gpu gpu;
     char text[GP_SIZE_TEXT];
-    char *table = simspec_table(command, driver), *rest = table;
+    char *table = simspec_ask(command, driver, NULL), *rest = table;
     if (!table)
         return GP_EXIT_FAILED;
     printf("%-15s %-45s %10s %4s %11s %14s  %-8s %9s\n", "NAME", "DEVICE", "CAPABILITY", "SMS", "MEMORY", "BYTES",
@@ -149,7 +165,7 @@ static int simspec_list(const char *command, const char *driver)
 static int simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count)
 {
     struct simspec_gpu gpu;
-    char *table = simspec_table(command, driver), *rest = table;
+    char *table = simspec_ask(command, driver, NULL), *rest = table;
     size_t lines = 1;
     *count = 0;
     for (const char *at = table; at && *at; at++)
@@ -329,6 +345,13 @@ int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t 
     char path[PATH_MAX];
     int rc = launch_driver(command, path);
     return rc ? rc : simspec_gpus(command, path, gpus, count);
+}
+
+int gp_launch_gpu_key(const char *command, const char *option, const char *name, char key[GP_SIM_KEY])
+{
+    char path[PATH_MAX];
+    int rc = launch_driver(command, path);
+    return rc ? rc : simspec_key(command, path, option, name, key);
 }
 
 /* In front of a list of folders.  No trailing colon: an empty entry means the current directory. */

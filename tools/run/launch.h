@@ -32,11 +32,15 @@ void gp_launch_missing(const char *command, const char *below, const char *what)
 int gp_launch_prepare(struct gp_launch *launch);
 /* Prints the GPUs that --sim=gpu=NAME takes.  An exit status. */
 int gp_launch_gpus(const char *command);
+#define GP_SIM_KEY 32
 struct gp_sim_gpu { /* a GPU that the simulator knows by name */
-    char key[32], name[64], capability[8];
+    char key[GP_SIM_KEY], name[64], capability[8];
     int64_t total_bytes;
     int64_t threads; /* that it can hold */
 };
+/* The key of the GPU that people call `name`, as "4090" or "a100 80GB"; "" if there is none.  GP_EXIT_OK, or an exit
+ * status after a message, which names the GPUs that it could be after `option` ("--gpu=") and the name. */
+int gp_launch_gpu_key(const char *command, const char *option, const char *name, char key[GP_SIM_KEY]);
 /* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
 int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);
 /* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder,
