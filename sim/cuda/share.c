@@ -10,6 +10,7 @@
 #include "machine.h"
 #include "sim.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@ struct sim_share {
     uint64_t magic;
     struct sim_share_slot slots[SIM_SHARE_PROCESSES];
 };
+
+SIM_EXPORT void sim_share_sweep(void);
 
 static struct sim_share *sim_shared; /* NULL: private devices */
 static struct sim_share_slot *sim_share_own;
@@ -135,6 +138,37 @@ static int sim_share_try(void)
     return error;
 }
 
+/* The file of a group whose processes have all ended without removing it.  A process that has opened it and owns no slot
+ * yet waits for byte 0, or sees then that the file has lost its name. */
+static void sim_share_remove_dead(int folder, const char *name)
+{
+    struct flock begin = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    struct flock slots = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1};
+    struct stat status;
+    int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+        fcntl(fd, F_SETLK, &begin) == 0 && fcntl(fd, F_GETLK, &slots) == 0 && slots.l_type == F_UNLCK)
+        unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/* Processes that are killed, or end by _exit, leave the file of their group, if they were its last.  The next process that
+ * shares devices removes it, and so does who has started them.  A process that owns a slot would not see its own locks,
+ * and lose them. */
+void sim_share_sweep(void)
+{
+    char own[64];
+    int length = snprintf(own, sizeof own, "gpuprof-sim-%u-", (unsigned)geteuid());
+    DIR *folder = sim_shared ? NULL : opendir("/dev/shm");
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        if (!strncmp(entry->d_name, own, (size_t)length))
+            sim_share_remove_dead(dirfd(folder), entry->d_name);
+    if (folder)
+        closedir(folder);
+}
+
 static void sim_share_name(const char *name)
 {
     snprintf(sim_share_path, sizeof sim_share_path, "/dev/shm/gpuprof-sim-%u-%s", (unsigned)geteuid(), name);
@@ -143,6 +177,7 @@ static void sim_share_name(const char *name)
 int sim_share_setup(const char *name)
 {
     int error = -EAGAIN;
+    sim_share_sweep();
     sim_share_name(name);
     for (int i = 0; i < 100 && error == -EAGAIN; i++) {
         error = sim_share_try();
@@ -231,7 +266,7 @@ int sim_share_shown(int physical, int *pids, unsigned long long *bytes, int most
     return sim_spec_read() == 0 && *sim_spec.shared ? sim_share_watch(physical, pids, bytes, most) : 0;
 }
 
-/* The last process removes the file.  One that is killed leaves it: its slots are free. */
+/* The last process removes the file.  One that is killed leaves it to sim_share_sweep: its slots are free. */
 __attribute__((destructor)) static void sim_share_exit(void)
 {
     bool alone = true;

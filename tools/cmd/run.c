@@ -507,6 +507,7 @@ static int run_run(void *options)
     }
     unseen_free(&unseen);
     run_unkeep(o);
+    gp_launch_sim_end(&o->launch);
     run_driver(o, &watch, child.status);
     for (int i = 0; i < watch.count; i++)
         gp_sites_close(sites.sites[i]); /* first: they read the sessions that gp_watch_free closes */

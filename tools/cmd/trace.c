@@ -209,6 +209,7 @@ static int trace_program(struct gp_trace *trace, struct gp_trace_options *o)
     if (trace->count == 0)
         gp_error("trace", "no profiled process was seen: did the program initialise CUDA?");
     rc = trace_finish(trace, rc);
+    gp_launch_sim_end(&o->launch);
     return child.status ? child.status : rc;
 }
 

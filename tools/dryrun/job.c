@@ -86,6 +86,7 @@ void gp_dryrun_end(struct gp_dryrun_job *job)
     }
     if (job->folder[0])
         folder_remove(job->folder);
+    gp_launch_sim_end(&job->launch);
 }
 
 static int folder_compare(const void *one, const void *other)

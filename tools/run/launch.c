@@ -94,32 +94,50 @@ static bool simspec_next(char **rest, struct simspec_gpu *gpu)
 
 #define SIMSPEC_KEYS 2048
 
-/* What the driver says, to be freed: the list, or the keys that `name` may mean; NULL after a message. */
-static char *simspec_ask(const char *command, const char *driver, const char *name)
+struct simspec_driver {
+    void *library; /* NULL: it cannot be loaded */
+    char *ledger;
+};
+
+/* The driver writes its ledger when it is unloaded; that of this process would be in the way. */
+static struct simspec_driver simspec_open(const char *path)
 {
-    /* The driver writes its ledger when it is unloaded; that of this process would be in the way. */
-    char *ledger = getenv(SIMSPEC_LEDGER), *said = NULL;
-    if (ledger && !(ledger = strdup(ledger)))
-        return NULL;
+    const char *ledger = getenv(SIMSPEC_LEDGER);
+    struct simspec_driver driver = {NULL, ledger ? strdup(ledger) : NULL};
+    if (ledger && !driver.ledger)
+        return driver;
     unsetenv(SIMSPEC_LEDGER);
-    void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+    driver.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return driver;
+}
+
+static void simspec_close(struct simspec_driver *driver)
+{
+    if (driver->library)
+        dlclose(driver->library);
+    if (driver->ledger)
+        setenv(SIMSPEC_LEDGER, driver->ledger, 1);
+    free(driver->ledger);
+}
+
+/* What the driver says, to be freed: the list, or the keys that `name` may mean; NULL after a message. */
+static char *simspec_ask(const char *command, const char *path, const char *name)
+{
     const char *(*list)(void) = NULL;
     void (*named)(const char *, char *, size_t) = NULL;
-    if (library) {
-        *(void **)&list = dlsym(library, "sim_gpu_table");
-        *(void **)&named = dlsym(library, "sim_gpu_named");
+    struct simspec_driver driver = simspec_open(path);
+    char *said = NULL;
+    if (driver.library) {
+        *(void **)&list = dlsym(driver.library, "sim_gpu_table");
+        *(void **)&named = dlsym(driver.library, "sim_gpu_named");
     }
     if (!list || !named)
-        gp_error(command, "%s has no list of GPUs: install the simulated GPU that belongs to this gpuprof", driver);
+        gp_error(command, "%s has no list of GPUs: install the simulated GPU that belongs to this gpuprof", path);
     else if (!name)
         said = strdup(list());
     else if ((said = calloc(1, SIMSPEC_KEYS)))
         named(name, said, SIMSPEC_KEYS);
-    if (library)
-        dlclose(library);
-    if (ledger)
-        setenv(SIMSPEC_LEDGER, ledger, 1);
-    free(ledger);
+    simspec_close(&driver);
     return said;
 }
 
@@ -352,6 +370,22 @@ int gp_launch_gpu_key(const char *command, const char *option, const char *name,
     char path[PATH_MAX];
     int rc = launch_driver(command, path);
     return rc ? rc : simspec_key(command, path, option, name, key);
+}
+
+void gp_launch_sim_end(const struct gp_launch *launch)
+{
+    char path[PATH_MAX];
+    const char *spec = getenv("GPUPROF_SIM");
+    if (!launch->sim || !spec || !strstr(spec, "shared") ||
+        gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0)
+        return;
+    void (*sweep)(void) = NULL;
+    struct simspec_driver driver = simspec_open(path);
+    if (driver.library)
+        *(void **)&sweep = dlsym(driver.library, "sim_share_sweep");
+    if (sweep)
+        sweep();
+    simspec_close(&driver);
 }
 
 /* In front of a list of folders.  No trailing colon: an empty entry means the current directory. */

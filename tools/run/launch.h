@@ -61,6 +61,10 @@ const char *gp_allocator_name(unsigned index);
  * GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
 int gp_conf_check(const char *command, const char *option, const char *text, const char *allocator);
 
+/* Removes what processes of the simulated GPU that did not get to their end have left behind: killed ones, and those that
+ * end by _exit.  Of such that still run, nothing. */
+void gp_launch_sim_end(const struct gp_launch *launch);
+
 struct gp_child {
     pid_t pid;
     bool ended;
