@@ -26,7 +26,7 @@ static int sim_chunk_back(struct sim_pool *p, size_t size, uint64_t *offset)
 {
     if (p->fd < 0)
         return sim_space_back(size, offset);
-    if (ftruncate(p->fd, (off_t)(p->fd_end + size)))
+    if (!sim_space_allows(p->fd_end + size) || ftruncate(p->fd, (off_t)(p->fd_end + size)))
         return -1;
     *offset = p->fd_end;
     p->fd_end += size;

@@ -119,6 +119,8 @@ static int sim_share_try(void)
         return -errno;
     if (fstat(sim_share_fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
         return -EPERM;
+    if (status.st_size < (off_t)sizeof *sim_shared && !sim_space_allows(sizeof *sim_shared))
+        return -EFBIG;
     if (status.st_size < (off_t)sizeof *sim_shared && ftruncate(sim_share_fd, sizeof *sim_shared) != 0)
         return -errno;
     void *map = mmap(NULL, sizeof *sim_shared, PROT_READ | PROT_WRITE, MAP_SHARED, sim_share_fd, 0);

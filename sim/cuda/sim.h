@@ -197,6 +197,8 @@ CUresult sim_context_primary(int device, struct sim_context **context); /* the a
 /* One sparse memfd backs all simulated device, managed and pinned memory: offset = a physical
  * address.  Pages appear when touched and are zero at first. */
 int sim_space_fd(void);
+bool sim_space_allows(uint64_t size); /* a file of this size, by the limit of the process */
+bool sim_space_is_shared(void);       /* whether another process can map the memfd: not under such a limit */
 /* Virtual ranges: PROT_NONE until mapped.  `align` is a power of two >= 4096; hint 0 = anywhere.  0
  * = none left, or the hint is taken.  The range freed last is reused first when the size is the
  * same, else the lowest hole. */

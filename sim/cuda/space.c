@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SIM_SMALL_PAGE 4096
@@ -36,6 +37,7 @@ struct sim_ranges {
 };
 static struct sim_ranges sim_addresses, sim_untouched, sim_pages;
 static int sim_backing = -1;
+static char *sim_unnamed; /* NULL, or the memory that backs in the place of the file */
 
 /* Index of the first free range whose end is beyond `address`. */
 static size_t sim_ranges_find(const struct sim_ranges *ranges, uint64_t address)
@@ -139,6 +141,33 @@ static int sim_ranges_take(struct sim_ranges *ranges, uint64_t size, uint64_t al
 
 /* ---- backing ----------------------------------------------------------------------------------------------------- */
 
+/* A call that makes a file longer than this ends the process with SIGXFSZ. */
+bool sim_space_allows(uint64_t size)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
+}
+
+/* Under a limit of the size of files, which a memfd has too: shared memory without a file, which has none.  mremap gives
+ * its ranges second addresses; another process cannot have them.  Returns its size, 0 if there is none. */
+static uint64_t sim_space_unnamed(void)
+{
+    for (uint64_t size = SIM_FILE_SIZE; size >= SIM_GIB; size /= 2) {
+        void *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all == MAP_FAILED)
+            continue;
+        madvise(all, size, MADV_DONTDUMP);
+        sim_unnamed = all;
+        return size;
+    }
+    return 0;
+}
+
+bool sim_space_is_shared(void)
+{
+    return sim_space_fd() >= 0 && !sim_unnamed;
+}
+
 int sim_space_fd(void)
 {
     if (sim_backing >= 0)
@@ -146,13 +175,8 @@ int sim_space_fd(void)
     int fd = memfd_create("simulated-gpu", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    uint64_t size = SIM_FILE_SIZE;
-    while (ftruncate(fd, (off_t)size) != 0) /* a file size limit of the process: as much as it allows */
-        if ((size /= 2) < SIM_GIB) {
-            close(fd);
-            return -1;
-        }
-    if (sim_ranges_put(&sim_pages, 0, size) != 0) {
+    uint64_t size = sim_space_allows(SIM_FILE_SIZE) ? SIM_FILE_SIZE : sim_space_unnamed();
+    if (!size || (!sim_unnamed && ftruncate(fd, (off_t)size) != 0) || sim_ranges_put(&sim_pages, 0, size) != 0) {
         close(fd);
         return -1;
     }
@@ -169,7 +193,10 @@ int sim_space_back(size_t size, uint64_t *offset)
 void sim_space_unback(uint64_t offset, size_t size)
 {
     size = sim_round_up(size, SIM_SMALL_PAGE);
-    fallocate(sim_backing, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
+    if (sim_unnamed)
+        madvise(sim_unnamed + offset, size, MADV_REMOVE);
+    else
+        fallocate(sim_backing, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
     sim_ranges_put(&sim_pages, offset, size);
 }
 
@@ -249,7 +276,13 @@ void sim_space_release(CUdeviceptr base, size_t size)
 
 int sim_space_map(CUdeviceptr base, size_t size, int fd, uint64_t offset, int prot)
 {
-    void *at = mmap((void *)base, sim_round_up(size, SIM_SMALL_PAGE), prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
-                    (off_t)offset);
+    size = sim_round_up(size, SIM_SMALL_PAGE);
+    void *at;
+    if (sim_unnamed && fd == sim_backing) /* an old size of 0: the range keeps its first address too */
+        at = mremap(sim_unnamed + offset, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)base);
+    else
+        at = mmap((void *)base, size, prot, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)offset);
+    if (at != MAP_FAILED && sim_unnamed && fd == sim_backing && mprotect(at, size, prot) != 0)
+        return -errno;
     return at == MAP_FAILED ? -errno : 0;
 }

@@ -28,11 +28,32 @@
  * the driver for tables that only NVIDIA's has.  See docs/standins.md.  Lets programs find the
  * stand-ins for NVIDIA's libraries. */
 
+#define STANDIN_TUNABLES "GLIBC_TUNABLES"
+#define STANDIN_TLS      "glibc.rtld.optional_static_tls"
+
+/* With an auditor the loader lays out thread-local storage before it has seen the program's libraries, and keeps 512 bytes
+ * for those that have theirs beside the thread: fewer than jemalloc needs, 2.6 KiB, and ThreadSanitizer, 770 KiB.  Each
+ * thread's stack has the room, so it is large only where a sanitizer is known to need it: a thread of 32 KiB still starts
+ * with 16 KiB. */
+static int standin_storage(const char *program)
+{
+    const char *before = getenv(STANDIN_TUNABLES);
+    char *joined = NULL;
+    if (before && strstr(before, STANDIN_TLS))
+        return 0;
+    if (asprintf(&joined, "%s%s" STANDIN_TLS "=%u", before ? before : "", before && before[0] ? ":" : "",
+                 gp_preload_is_sanitized(program) ? 1u << 20 : 16384u) < 0)
+        return -1;
+    int rc = setenv(STANDIN_TUNABLES, joined, 1);
+    free(joined);
+    return rc;
+}
+
 /* Sets the environment in which a program finds the stand-ins, whatever its run paths say, and its
  * children too: LD_AUDIT, in front of what is there, and LD_BIND_NOW before glibc 2.35.  `sim` is
  * the folder of the simulated driver. Nothing is set if GPUPROF_STANDINS is 0.  A GP_EXIT_ status,
  * after a message if it is not GP_EXIT_OK. */
-static int standin_environment(const char *command, const char *sim)
+static int standin_environment(const char *command, const char *sim, const char *program)
 {
     const char *off = getenv("GPUPROF_STANDINS");
     const char *before = getenv("LD_AUDIT");
@@ -59,6 +80,8 @@ static int standin_environment(const char *command, const char *sim)
         return GP_EXIT_FAILED;
     int rc = setenv("LD_AUDIT", joined, 1);
     free(joined);
+    if (!rc)
+        rc = standin_storage(program);
     /* Before glibc 2.35 the stand-ins stay away without it (sim/standin/audit.c). */
     int minor = 0;
     if (!rc && sscanf(gnu_get_libc_version(), "2.%d", &minor) == 1 && minor < 35)
@@ -417,7 +440,7 @@ static int launch_sim(const struct gp_launch *launch)
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
     rc = rc ? GP_EXIT_FAILED : gp_preload_sim(launch, path);
-    return rc ? rc : standin_environment(launch->command, path);
+    return rc ? rc : standin_environment(launch->command, path, launch->argv[0]);
 }
 
 int gp_launch_prepare(struct gp_launch *launch)

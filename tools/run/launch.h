@@ -54,6 +54,8 @@ int gp_preload_shim(const struct gp_launch *launch);
 /* Whether a library may be preloaded into the program: it is for this processor and C library,
  * and no sanitizer is in it.  program: as for execvp. */
 bool gp_preload_fits(const char *program);
+/* Whether the program needs the runtime of a sanitizer. */
+bool gp_preload_is_sanitized(const char *program);
 /* The names that --allocator takes, in the order of the documentation; NULL after the last. */
 const char *gp_allocator_name(unsigned index);
 /* Checks settings of an allocator: the library would ignore all of them for one mistake, and the

@@ -25,6 +25,7 @@
 
 struct gp_fit {
     int fd;
+    bool sanitized;
     unsigned parts;
     Elf64_Phdr part[GP_FIT_PARTS];
 };
@@ -117,17 +118,30 @@ static bool fit_check(struct gp_fit *fit)
             if (strstr(name, "ld-musl"))
                 return false;
         }
-        if (fit->part[i].p_type == PT_DYNAMIC && fit_needs_sanitizer(fit, &fit->part[i]))
-            return false;
+        if (fit->part[i].p_type == PT_DYNAMIC)
+            fit->sanitized |= fit_needs_sanitizer(fit, &fit->part[i]);
     }
     return true;
 }
 
-bool gp_preload_fits(const char *program)
+static bool fit_look(const char *program, bool *sanitized)
 {
     struct gp_fit fit = {.fd = fit_open(program)};
     bool fits = fit.fd >= 0 && fit_check(&fit);
     if (fit.fd >= 0)
         close(fit.fd);
+    *sanitized = fits && fit.sanitized;
     return fits;
+}
+
+bool gp_preload_fits(const char *program)
+{
+    bool sanitized;
+    return fit_look(program, &sanitized) && !sanitized;
+}
+
+bool gp_preload_is_sanitized(const char *program)
+{
+    bool sanitized;
+    return fit_look(program, &sanitized) && sanitized;
 }

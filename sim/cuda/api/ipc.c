@@ -25,6 +25,8 @@ SIM_API2(328, 4010, cuIpcGetMemHandle, CUipcMemHandle *, pHandle, CUdeviceptr, d
     /* Not for managed, pool, VMM or imported memory: pointer attribute 10 says so beforehand. */
     if (!pHandle || !memory || memory->type != SIM_MEMORY_LINEAR)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_space_is_shared())
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_ipc_handle handle = {.magic = SIM_IPC_MAGIC,
                                     .pid = getpid(),
                                     .fd = sim_space_fd(),

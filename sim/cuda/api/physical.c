@@ -47,7 +47,8 @@ static bool sim_physical_back(struct sim_physical *p)
     }
     p->fd = memfd_create("sim-vmm", MFD_CLOEXEC);
     p->own_fd = p->fd >= 0;
-    return p->own_fd && pwrite(p->fd, &h, sizeof h, (off_t)p->size) == (ssize_t)sizeof h;
+    return p->own_fd && sim_space_allows(p->size + sizeof h) &&
+           pwrite(p->fd, &h, sizeof h, (off_t)p->size) == (ssize_t)sizeof h;
 }
 
 SIM_API4(549, 10020, cuMemCreate, CUmemGenericAllocationHandle *, handle, size_t, size, const CUmemAllocationProp *,
@@ -195,5 +196,7 @@ SIM_API5(674, 11070, cuMemGetHandleForAddressRange, void *, handle, CUdeviceptr,
         return CUDA_ERROR_INVALID_VALUE;
     if (!m || !sim_memory_on_device(m) || sim_memory_check(dptr, size, m->device, false, NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    if ((!p || p->fd == sim_space_fd()) && !sim_space_is_shared())
+        return CUDA_ERROR_NOT_SUPPORTED;
     return sim_fd_out(p ? p->fd : sim_space_fd(), handle);
 }

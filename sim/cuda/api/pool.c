@@ -164,7 +164,7 @@ static CUresult sim_pool_file(const CUmemPoolProps *props, int device, int *fd)
     *fd = memfd_create("sim-pool", MFD_CLOEXEC);
     if (*fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (pwrite(*fd, &h, sizeof h, 0) == (ssize_t)sizeof h && !ftruncate(*fd, SIM_PAGE))
+    if (sim_space_allows(SIM_PAGE) && pwrite(*fd, &h, sizeof h, 0) == (ssize_t)sizeof h && !ftruncate(*fd, SIM_PAGE))
         return CUDA_SUCCESS;
     close(*fd);
     return CUDA_ERROR_OUT_OF_MEMORY;
