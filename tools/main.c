@@ -25,6 +25,10 @@ static int main_dispatch(int argc, char **argv)
     }
     if (word[0] == '-')
         return gp_usage_error(NULL, "%s: unknown option", word);
+    if (gp_launch_is_script(word)) { /* `gpuprof run SCRIPT` */
+        argv[0] = (char *)gp_command_run.name;
+        return gp_command_main(&gp_command_run, argc, argv);
+    }
     const struct gp_command_spec *spec = gp_command_find(word);
     return spec ? gp_command_main(spec, argc - 1, argv + 1) : GP_EXIT_USAGE;
 }

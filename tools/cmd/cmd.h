@@ -57,6 +57,7 @@ struct gp_command_option {
     const char *help;     /* no period at the end.  NULL: accepted, but not shown */
     const char *const *words;               /* the choices, NULL after the last ... */
     const char *(*choice)(unsigned number); /* ... or a function that names them, NULL after the last */
+    const char *(*meant)(const char *text); /* the choice that people mean by another word; NULL: none */
     /* Takes the argument in place of the parser of its type.  GP_EXIT_OK, or an exit status
      * after a message. */
     int (*parse)(void *options, const struct gp_command_option *option, const char *text);

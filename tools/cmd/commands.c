@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct gp_command_spec help_spec, completion_spec;
@@ -74,23 +73,6 @@ static const char *command_meant(const char *name)
     return NULL;
 }
 
-/* A program by its path, or one that PATH has. */
-static bool command_is_program(const char *name)
-{
-    char path[PATH_MAX];
-    const char *list = strchr(name, '/') ? "" : getenv("PATH");
-    while (list) {
-        size_t length = strcspn(list, ":");
-        int used = snprintf(path, sizeof(path), "%.*s%s%s", (int)length, list, length ? "/" : "", name);
-        struct stat status;
-        if (used > 0 && (size_t)used < sizeof(path) && stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
-            access(path, X_OK) == 0)
-            return true;
-        list = list[length] ? list + length + 1 : NULL;
-    }
-    return false;
-}
-
 static bool command_is_recording(const char *name)
 {
     size_t length = strlen(name);
@@ -109,7 +91,7 @@ const struct gp_command_spec *gp_command_find(const char *name)
     const char *meant = command_meant(name), *nearest = meant ? NULL : gp_nearest(name, names, count);
     if (!meant && command_is_recording(name))
         gp_usage_error(NULL, "%s: no such command: to read the recording: gpuprof report %s", name, name);
-    else if (!meant && !nearest && command_is_program(name))
+    else if (!meant && !nearest && gp_launch_is_program(name))
         gp_usage_error(NULL, "%s: no such command: to profile the program: gpuprof run -- %s ..", name, name);
     else if (meant)
         gp_usage_error(NULL, "%s: no such command: did you mean '%s'?", name, meant);

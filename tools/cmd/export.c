@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct gp_export_options {
@@ -32,6 +33,19 @@ static const char *export_format_name(unsigned i)
 {
     const struct gp_export_format *format = gp_export_format_at(i);
     return format ? format->name : NULL;
+}
+
+/* Viewers and forms that people name, and the format that they read or are made of. */
+static const char *export_meant(const char *name)
+{
+    static const char *const words[][2] = {
+        {"perfetto", "chrome"}, {"trace", "chrome"},     {"speedscope", "collapsed"}, {"flamegraph", "collapsed"},
+        {"flame", "collapsed"}, {"folded", "collapsed"}, {"json", "jsonl"},           {"ndjson", "jsonl"},
+        {"db", "sqlite"},       {"sqlite3", "sqlite"}};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcasecmp(name, words[i][0]) == 0)
+            return words[i][1];
+    return NULL;
 }
 
 /* ---- the output ------------------------------------------------------------------------------------------------- */
@@ -136,7 +150,7 @@ static int export_command(void *options)
 static const struct gp_command_option export_options[] = {
     /* Comes first: export_check names its choices. */
     GP_OPTION(struct gp_export_options, format_name, 'f', "format", "FORMAT", GP_ARG_CHOICE, "the format",
-              .choice = export_format_name),
+              .choice = export_format_name, .meant = export_meant),
     GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
               "the file to write; without it, or with '-', standard output; sqlite needs a file"),
     GP_OPTION(struct gp_export_options, weight, 0, "weight", "WEIGHT", GP_ARG_INDEX,

@@ -57,6 +57,8 @@ static int option_choose(const struct gp_command_spec *spec, const struct gp_com
             return (int)count;
         names[count] = word;
     }
+    if (option->meant && (word = option->meant(text)))
+        return option_choose(spec, option, word);
     const char *nearest = gp_nearest(text, names, count);
     gp_option_choices(choices, sizeof(choices), option);
     gp_usage_error(spec->name, "%s: must be %s%s%s%s", option_written(written, sizeof(written), option, text), choices,
@@ -190,7 +192,10 @@ static int option_refused(const struct gp_command_spec *spec, int code, char **a
     for (const struct gp_command_option *option = spec->options; option && option->name && count < GP_OPTION_MOST;
          option++)
         names[count++] = option->name;
-    const char *nearest = gp_nearest(word + strspn(word, "-"), names, count);
+    char name[64];
+    const char *given = word + strspn(word, "-");
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
+    const char *nearest = gp_nearest(name, names, count);
     return gp_usage_error(spec->name, "%s: unknown or ambiguous option%s%s%s", word, nearest ? ": did you mean --" : "",
                           nearest ? nearest : "", nearest ? "?" : "");
 }
@@ -241,7 +246,8 @@ static int option_operands(const struct gp_command_spec *spec, int argc, char **
             return gp_usage_error(spec->name, "%s: unexpected argument%s%s%s", argv[optind], spec->surplus ? " (" : "",
                                   spec->surplus ? spec->surplus : "", spec->surplus ? ")" : "");
         if (operand->type == GP_ARG_PROGRAM || operand->type == GP_ARG_RECORDINGS) {
-            *(char ***)(void *)((char *)options + operand->offset) = argv + optind;
+            *(char ***)(void *)((char *)options + operand->offset) =
+                operand->type == GP_ARG_PROGRAM ? gp_launch_argv(argv + optind) : argv + optind;
             return rc;
         }
         rc = option_store(spec, operand, options, argv[optind]);

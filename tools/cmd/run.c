@@ -221,6 +221,18 @@ static int run_check(void *options)
     return gp_usage_error("run", "--record %s: join the name with '=': --record=%s", program, program);
 }
 
+/* The same of another name than a recording's: it is none of a program, but what follows is. */
+static int run_joined(const struct gp_run_options *o)
+{
+    char *const *argv = o->launch.argv;
+    if (!argv || !argv[0] || !o->record || o->record[0] || !argv[1] || gp_launch_is_program(argv[0]) ||
+        !(gp_launch_is_program(argv[1]) || gp_launch_is_script(argv[1])))
+        return GP_EXIT_OK;
+    return gp_usage_error("run",
+                          "%s: no such program; to record into it, join the name with '=': --record=%s, or -o %s",
+                          argv[0], argv[0], argv[0]);
+}
+
 static bool run_is_held(const struct gp_run_options *o)
 {
     return o->budget.most.given || o->budget.file;
@@ -466,7 +478,9 @@ static int run_run(void *options)
     if (o->launch.sim && strcmp(o->launch.sim, "gpu=list") == 0)
         return gp_launch_gpus("run");
     struct gp_budgets budgets = {0};
-    int rc = gp_budget_options_read("run", &o->budget, &budgets); /* a mistake in them, before the program runs */
+    int rc = run_joined(o);
+    if (!rc)
+        rc = gp_budget_options_read("run", &o->budget, &budgets); /* a mistake in them, before the program runs */
     gp_budgets_free(&budgets);
     if (!rc)
         rc = gp_output_check("run", "--junit=", o->budget.junit, o->force);
@@ -519,7 +533,7 @@ static const struct gp_command_option run_options[] = {
     GP_OPTION_SIM(struct gp_run_options),
     GP_FLAG(struct gp_run_options, summary, 0, "summary",
             "print the table of torch.cuda.memory_summary when CMD has ended"),
-    GP_OPTION(struct gp_run_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
+    GP_OPTION(struct gp_run_options, record, 'o', "record", "FILE", GP_ARG_RECORDING,
               "write every event to FILE (default CMD.PID.gpuprof in the current directory); %p in FILE is the process "
               "number. A second process writes x.PID.gpuprof instead of x.gpuprof, and of several ranks each one "
               "x.rankN.gpuprof",

@@ -21,6 +21,12 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     int64_t limit;
 };
 
+/* A program by its path, or one that PATH has. */
+bool gp_launch_is_program(const char *name);
+/* A file of Python that the kernel does not start as a program. */
+bool gp_launch_is_script(const char *name);
+/* The command line; of such a file a new one, with python3 in front, which is kept until this process ends. */
+char **gp_launch_argv(char **argv);
 /* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library
  * folders beside this program.  0; -ENOENT, and path is where the file was expected. */
 int gp_launch_find(char *path, size_t path_bytes, const char *below);
