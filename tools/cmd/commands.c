@@ -7,7 +7,6 @@
 
 #include <base/compiler.h>
 #include <cmd/help.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -315,7 +315,7 @@ static int64_t device_budget(const struct gp_budget *budget, const struct gp_rec
 /* A percentage of a device whose memory is not known is not kept. */
 static void judge_nothing(struct judge *judge, const struct gp_budget *budget, int32_t number)
 {
-    struct gp_gate_finding *finding = judge_add(judge, budget_kinds[budget->kind], number, -1);
+    struct gp_gate_finding *finding = judge_add(judge, gp_budget_kind_name(budget->kind), number, -1);
     if (!finding)
         return;
     finding->what = gp_gate_text(judge->out, "%g %% of the memory of device %d", budget->percent, number);
