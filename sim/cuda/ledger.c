@@ -27,10 +27,10 @@ static struct sim_account sim_accounts[SIM_MAX_DEVICES + 1];
 static bool sim_disowned; /* forked child */
 
 static const char *const sim_kind_names[SIM_KINDS] = {
-    [SIM_LINEAR] = "linear",     [SIM_PITCHED] = "pitched", [SIM_ARRAY] = "array",
-    [SIM_VMM] = "vmm",           [SIM_POOL] = "pool",       [SIM_GRAPH] = "graph",
-    [SIM_MANAGED] = "managed",   [SIM_PINNED] = "pinned",   [SIM_REGISTERED] = "registered",
-    [SIM_IMPORTED] = "imported", [SIM_VIRTUAL] = "virtual"};
+#define SIM_KIND_NAME(_kind, _name) _name,
+    SIM_KIND_ROWS(SIM_KIND_NAME)
+#undef SIM_KIND_NAME
+};
 
 static void sim_level_add(struct sim_level *level, int64_t bytes)
 {

@@ -80,19 +80,24 @@ void sim_clock_pages(enum sim_pages what, uint64_t bytes);
 uint64_t sim_clock_copy_ns(size_t bytes, bool host);
 
 /* ---- ledger (ledger.c) ------------------------------------------------------------------------------------------- */
+/* X(kind, its name in the ledger).  vmm: physical bytes of cuMemCreate; pool: used bytes; graph: virtual
+ * bytes of allocation nodes while their graph lives; virtual: address reservations. */
+#define SIM_KIND_ROWS(X)                                                                                               \
+    X(SIM_LINEAR, "linear")                                                                                            \
+    X(SIM_PITCHED, "pitched")                                                                                          \
+    X(SIM_ARRAY, "array")                                                                                              \
+    X(SIM_VMM, "vmm")                                                                                                  \
+    X(SIM_POOL, "pool")                                                                                                \
+    X(SIM_GRAPH, "graph")                                                                                              \
+    X(SIM_MANAGED, "managed")                                                                                          \
+    X(SIM_PINNED, "pinned")                                                                                            \
+    X(SIM_REGISTERED, "registered")                                                                                    \
+    X(SIM_IMPORTED, "imported")                                                                                        \
+    X(SIM_VIRTUAL, "virtual")
 enum sim_kind {
-    SIM_LINEAR,
-    SIM_PITCHED,
-    SIM_ARRAY,
-    SIM_VMM,   /* physical bytes of cuMemCreate */
-    SIM_POOL,  /* used bytes */
-    SIM_GRAPH, /* virtual bytes of allocation nodes while their graph lives */
-    SIM_MANAGED,
-    SIM_PINNED,
-    SIM_REGISTERED,
-    SIM_IMPORTED,
-    SIM_VIRTUAL, /* address reservations */
-    SIM_KINDS
+#define SIM_KIND_TAG(_kind, _name) _kind,
+    SIM_KIND_ROWS(SIM_KIND_TAG) SIM_KINDS
+#undef SIM_KIND_TAG
 };
 /* CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN of CUDA 13.4, which the headers here lack.  The first
  * byte of the location's id is the device, the second one the domain.  Every simulated device is one
