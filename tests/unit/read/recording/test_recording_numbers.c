@@ -185,10 +185,18 @@ Test(recording_numbers, memory_from_before_at_any_time)
 
 /* ---- a failed request, and the counts ---------------------------------------------------------------------------- */
 
+/* Format 1.2 has the struct of that time, which had fewer kinds of memory. */
+#define RAW_KINDS 14u
+#define RAW_OOM   800u
+
 static struct gp_recording *with_oom(const struct gp_wire_oom *oom, size_t bytes)
 {
-    uint8_t longer[sizeof(*oom) + 8] = {0};
-    memcpy(longer, oom, sizeof(*oom));
+    uint8_t longer[RAW_OOM + 8] = {0};
+    const size_t kinds_end = offsetof(struct gp_wire_oom, kinds) + RAW_KINDS * sizeof(oom->kinds[0]);
+    const size_t rest = sizeof(*oom) - offsetof(struct gp_wire_oom, limit_bytes);
+    cr_assert_eq(kinds_end + rest, RAW_OOM);
+    memcpy(longer, oom, kinds_end);
+    memcpy(longer + kinds_end, &oom->limit_bytes, rest);
     begin();
     ROWS();
     gp_pack_string(pack, (const char *)longer, bytes);
@@ -207,7 +215,7 @@ Test(recording_numbers, a_failed_request_has_every_field)
         oom.holders[i] =
             (struct gp_wire_oom_holder){.block_bytes = 100 + i, .count = i, .site = i % 2, .kind = GP_KINDS - i % 2};
     oom.rest_bytes = 77;
-    struct gp_recording *r = with_oom(&oom, sizeof(oom));
+    struct gp_recording *r = with_oom(&oom, RAW_OOM);
     cr_assert(r->has_oom && r->damaged_blocks == 0);
     cr_expect(r->oom.device == 64 && r->oom.asked_bytes == 5 && r->oom.site == 0 && r->oom.rest_bytes == 77);
     cr_expect_str_eq(r->oom.api, "cuMem?");
@@ -218,15 +226,15 @@ Test(recording_numbers, a_failed_request_has_every_field)
         cr_expect(r->oom.holders[i].kind == (i % 2 ? GP_KINDS - 1 : GP_KIND_NONE) && r->oom.holders[i].site == 0 &&
                   r->oom.holders[i].block_bytes == 100 + i && r->oom.holders[i].count == i);
     oom.device = 65, oom.holder_count = 1, oom.count = 0;
-    r = with_oom(&oom, sizeof(oom) + 8); /* a later version's */
+    r = with_oom(&oom, RAW_OOM + 8); /* a later version's */
     cr_expect(!r->has_oom && r->oom.device == -1 && r->oom.holder_count == 1 && r->damaged_blocks == 0);
     oom.device = -2, oom.count = 2;
-    r = with_oom(&oom, sizeof(oom));
+    r = with_oom(&oom, RAW_OOM);
     cr_expect(r->has_oom && r->oom.device == -1);
     oom.device = 0;
-    r = with_oom(&oom, sizeof(oom));
+    r = with_oom(&oom, RAW_OOM);
     cr_expect_eq(r->oom.device, 0);
-    r = with_oom(&oom, sizeof(oom) - 1);
+    r = with_oom(&oom, RAW_OOM - 1);
     cr_expect(!r->has_oom && r->damaged_blocks == 1);
 }
 
