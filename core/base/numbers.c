@@ -34,7 +34,7 @@ static const char *const stat_names[] = {
 };
 
 static const char *const kind_names[] = {
-#define GP_KIND(_id, _tag, _name, _sums) [_id] = #_name,
+#define GP_KIND(_id, _tag, _name, ...) [_id] = #_name,
 #include <gpuprof/numbers.def>
 };
 

@@ -42,13 +42,39 @@ const char *gp_lost_name(unsigned cause); /* "ring_full" */
 static inline unsigned gp_kind_sums(unsigned kind)
 {
     switch (kind) {
-#define GP_KIND(_id, _tag, _name, _sums)                                                                               \
+#define GP_KIND(_id, _tag, _name, _sums, _traits)                                                                      \
     case _id:                                                                                                          \
         return _sums;
 #include <gpuprof/numbers.def>
     default:
         return 0;
     }
+}
+
+/* What sets memory of this kind apart from a plain block on a device: GP_TRAIT_*, or 0. */
+#define GP_TRAIT_APART     1u                    /* its addresses may be those of other memory too */
+#define GP_TRAIT_HANDLE    (GP_TRAIT_APART | 2u) /* events have a handle in place of an address */
+#define GP_TRAIT_HOST      4u                    /* memory of the host */
+#define GP_TRAIT_ESTIMATE  8u                    /* its sizes are estimates */
+#define GP_TRAIT_ADDRESSES 16u                   /* its bytes are addresses, with or without memory */
+#define GP_TRAIT_SERVED    32u                   /* a caching allocator could have served its requests */
+#define GP_TRAIT_CODE      64u                   /* code of kernels: on the device, and in no total */
+static inline unsigned gp_kind_traits(unsigned kind)
+{
+    switch (kind) {
+#define GP_KIND(_id, _tag, _name, _sums, _traits)                                                                      \
+    case _id:                                                                                                          \
+        return _traits;
+#include <gpuprof/numbers.def>
+    default:
+        return 0;
+    }
+}
+
+/* Whether memory of this kind has the trait; GP_TRAIT_HANDLE has two bits. */
+static inline bool gp_kind_is(unsigned kind, unsigned trait)
+{
+    return (gp_kind_traits(kind) & trait) == trait;
 }
 
 /* False: unknown where a framework's blocks count (GP_DEVICE_FRAMEWORK). */

@@ -216,10 +216,10 @@ static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, i
     for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
         int64_t bytes = state->kinds[kind];
         /* Code of kernels is on the device too, although it is in no total. */
-        if (bytes <= 0 || (!gp_kind_sums(kind) && kind != GP_KIND_MODULE))
+        if (bytes <= 0 || (!gp_kind_sums(kind) && !gp_kind_is(kind, GP_TRAIT_CODE)))
             continue;
         bill_put(bill, kind == GP_KIND_POOL ? "pool: in use" : gp_kind_name(kind), bytes,
-                 kind == GP_KIND_ARRAY || kind == GP_KIND_MODULE);
+                 gp_kind_is(kind, GP_TRAIT_ESTIMATE));
         known += bytes;
     }
     int64_t idle = state->segments - state->cached, pool = gp_flow_polled_idle(&state->polled, &state->level);

@@ -5,6 +5,7 @@
  */
 #include <analyze/fit.h>
 #include <analyze/ranges.h>
+#include <base/numbers.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 
@@ -36,11 +37,16 @@ static struct gp_fit_op *build_op(struct gp_fit_build *b, enum gp_fit_kind kind,
     return op;
 }
 
+/* What a caching allocator could have served, but for stream-ordered pools, which have rules of their own. */
+static bool build_is_request(const struct gp_rec_event *item)
+{
+    return item->kind != GP_KIND_POOL && gp_kind_is(item->kind, GP_TRAIT_SERVED);
+}
+
 /* How a driver packs small requests is not documented, but the recorded addresses tell it. */
 static enum gp_fit_pages build_pages(struct gp_fit_build *b, const struct gp_rec_event *item, bool add)
 {
-    bool address = item->kind == GP_KIND_LINEAR || item->kind == GP_KIND_PITCHED;
-    if (!address || item->bytes == 0 || item->bytes > GP_FIT_SMALL)
+    if (!build_is_request(item) || item->bytes == 0 || item->bytes > GP_FIT_SMALL)
         return GP_FIT_PAGES_MODEL;
     uint64_t hash = gp_hash_of_number(item->address / GP_FIT_PAGE);
     bool added = false;
@@ -78,21 +84,14 @@ static bool build_kind(const struct gp_fit_build *b, const struct gp_flow_change
         return item->kind == GP_KIND_VMM;
     if (item->type != GP_EVENT_ALLOC && item->type != GP_EVENT_FREE)
         return false;
-    switch (item->kind) {
-    case GP_KIND_LINEAR:
-    case GP_KIND_PITCHED:
-        *kind = segments ? GP_FIT_DRIVER_TAKE : GP_FIT_TAKE;
-        return true;
-    case GP_KIND_ARRAY:
-        return true;
-    case GP_KIND_POOL:
+    if (item->kind == GP_KIND_POOL)
         *kind = GP_FIT_POOL_TAKE;
-        return true;
-    case GP_KIND_MODULE: /* code of kernels; part of a context that NVML measured */
+    else if (build_is_request(item) && !segments)
+        *kind = GP_FIT_TAKE;
+    if (gp_kind_is(item->kind, GP_TRAIT_CODE)) /* part of a context that NVML measured */
         return b->modules;
-    default:
-        return false;
-    }
+    return item->kind == GP_KIND_POOL ||
+           (gp_kind_sums(item->kind) == GP_SUM_BOTH && !gp_kind_is(item->kind, GP_TRAIT_HOST));
 }
 
 /* Work of any stream may use what a program got from the driver, whether or not a cache served it.
@@ -155,7 +154,7 @@ static void build_trim(struct gp_fit_build *b, const struct gp_flow_change *chan
 static void build_held(struct gp_fit_build *b, const struct gp_flow_change *change)
 {
     const struct gp_rec_event *item = change->item;
-    if (b->modules && item->kind == GP_KIND_MODULE && item->bytes < GP_FIT_MOST) {
+    if (b->modules && gp_kind_is(item->kind, GP_TRAIT_CODE) && item->bytes < GP_FIT_MOST) {
         int64_t pages = (int64_t)((item->bytes + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE);
         b->code += change->add ? pages : -pages;
     }
@@ -247,7 +246,7 @@ static void look_event(struct gp_fit_look *look, const struct gp_recording *reco
         look->odd |= event->bytes % GP_FIT_GRANULE != 0;
     }
     look->graphs |= event->kind == GP_KIND_GRAPH;
-    look->code |= event->kind == GP_KIND_MODULE;
+    look->code |= gp_kind_is(event->kind, GP_TRAIT_CODE);
 }
 
 static struct gp_fit_look look_over(const struct gp_flow *flow, uint32_t device)

@@ -13,6 +13,7 @@
 #include <analyze/forecast.h>
 #include <analyze/tally.h>
 #include <gpuprof/wire.h>
+#include <base/numbers.h>
 #include <read/common/hash.h>
 #include <read/recording/recording.h>
 
@@ -82,7 +83,7 @@ static uint64_t leak_key(const struct gp_rec_event *item)
 
 static bool leak_counts(const struct gp_leak_search *search, const struct gp_flow_change *change)
 {
-    if (!(change->what & GP_FLOW_KIND) || change->item->kind == GP_KIND_VIRTUAL || change->item->kind == GP_KIND_GRAPH)
+    if (!(change->what & GP_FLOW_KIND) || gp_kind_is(change->item->kind, GP_TRAIT_ADDRESSES))
         return false;
     return !change->add || change->item->time_ns <= search->young_ns ||
            gp_flow_end(search->flow, change->id) != GP_REC_NONE;

@@ -6,6 +6,7 @@
 #include <analyze/flow.h>
 #include <analyze/ranges.h>
 #include <analyze/report.h>
+#include <base/numbers.h>
 #include <common/loaded.h>
 #include <common/messages.h>
 #include <dryrun/dryrun.h>
@@ -176,7 +177,7 @@ static int64_t need_code(const struct gp_flow *flow, uint32_t d)
     struct gp_flow_change change;
     uint64_t code = 0, most = 0;
     while (gp_flow_next(&walk, &change)) {
-        if (change.item->device != d || change.item->kind != GP_KIND_MODULE || !(change.what & GP_FLOW_KIND))
+        if (change.item->device != d || !gp_kind_is(change.item->kind, GP_TRAIT_CODE) || !(change.what & GP_FLOW_KIND))
             continue;
         uint64_t pages = change.item->bytes / GP_FIT_PAGE + (change.item->bytes % GP_FIT_PAGE != 0);
         code += change.add ? pages : -pages;

@@ -19,7 +19,7 @@ Test(numbers, ids_are_permanent)
 #define GP_STAT(_id, _gauge, _tag, _name, _reset, _told) "stat " #_id " " #_name "\n",
 #define GP_VALUE(_id, _name)                             "value " #_id " " #_name "\n",
 #define GP_NUMBER(_id, _name)                            "number " #_id " " #_name "\n",
-#define GP_KIND(_id, _tag, _name, _sums)                 "kind " #_id " " #_name "\n",
+#define GP_KIND(_id, _tag, _name, ...)                   "kind " #_id " " #_name "\n",
 #define GP_LOST(_id, _tag, _name)                        "lost " #_id " " #_name "\n",
 #include <gpuprof/numbers.def>
     };

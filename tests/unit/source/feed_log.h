@@ -13,6 +13,7 @@
 #include "account/feed/feed.h"
 #include "account/feed/graph.h"
 #include "account/feed/heap.h"
+#include "base/numbers.h"
 #include "base/thread.h"
 #include "lib/standin.h"
 #include <gpuprof/wire.h>
@@ -46,8 +47,6 @@ static const char *feed_taken(void)
 /* By number, as in account/feed/feed.h and wire.h. */
 static const char *const feed_spaces[] = {"none",    "device", "host", "registered", "array", "block",  "vmm",
                                           "mapping", "range",  "pool", "graph",      "ipc",   "stream", "module"};
-static const char *const feed_kinds[] = {"none",    "linear", "pitched",    "array",    "vmm",     "pool",    "graph",
-                                         "managed", "pinned", "registered", "imported", "virtual", "context", "module"};
 
 #define L (unsigned long)
 
@@ -56,7 +55,7 @@ static const char *const feed_kinds[] = {"none",    "linear", "pitched",    "arr
 STANDIN(void, gp_feed_alloc, const struct gp_allocation *block)
 {
     feed_note("alloc %s %s device %d ctx %u at %lx of %lu asked %lu stream %lx pool %lx%s", feed_spaces[block->space],
-              feed_kinds[block->kind], block->device, block->ctx, L block->address, L block->bytes,
+              gp_kind_name(block->kind), block->device, block->ctx, L block->address, L block->bytes,
               L block->requested_bytes, L block->stream, L block->pool, block->estimated ? " estimated" : "");
 }
 

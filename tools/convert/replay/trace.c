@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * trace.c: see replay.h. */
+#include <base/numbers.h>
 #include <convert/replay/replay.h>
 
 #include <base/compiler.h>
@@ -427,8 +428,8 @@ struct gp_import {
 
 static bool import_is_request(const struct gp_import *import, const struct gp_rec_event *event)
 {
-    bool kind = event->kind == GP_KIND_LINEAR || event->kind == GP_KIND_PITCHED || event->kind == GP_KIND_POOL;
-    return kind && event->device < import->recording->device_count && import->numbers[event->device] != GP_REC_NONE;
+    return gp_kind_is(event->kind, GP_TRAIT_SERVED) && event->device < import->recording->device_count &&
+           import->numbers[event->device] != GP_REC_NONE;
 }
 
 /* The calling thread does not change the order of operations, so threads beyond the limit of a

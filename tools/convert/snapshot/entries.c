@@ -4,6 +4,7 @@
  * its own with the same lifetime, and a mapping a part of an expandable segment: the viewers show
  * only memory inside segments.  Its parts: entries, notes, mappings. */
 #include <convert/snapshot/entries.h>
+#include <base/numbers.h>
 #include <convert/snapshot/internal.h>
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
@@ -15,13 +16,12 @@
 
 bool gp_snap_shows(uint8_t kind)
 {
-    return kind == GP_KIND_LINEAR || kind == GP_KIND_PITCHED || kind == GP_KIND_ARRAY || kind == GP_KIND_VMM ||
-           kind == GP_KIND_POOL;
+    return gp_kind_sums(kind) && !gp_kind_is(kind, GP_TRAIT_HOST);
 }
 
 bool gp_snap_pins(uint8_t kind)
 {
-    return kind == GP_KIND_PINNED || kind == GP_KIND_REGISTERED;
+    return gp_kind_sums(kind) && gp_kind_is(kind, GP_TRAIT_HOST);
 }
 
 /* An address beyond any memory comes from a damaged event. */
@@ -82,7 +82,7 @@ static void snap_memory(struct gp_snap *snap, const struct gp_entry_ranges *cach
 {
     struct gp_snap_event placed = *at, *event = &placed;
     event->address = gp_snap_place(snap, at->kind, at->address, at->bytes);
-    bool own = event->kind == GP_KIND_ARRAY || !gp_ranges_hold(cached, event->address);
+    bool own = gp_kind_is(event->kind, GP_TRAIT_HANDLE) || !gp_ranges_hold(cached, event->address);
     uint64_t requested =
         event->requested_bytes && event->requested_bytes <= event->bytes ? event->requested_bytes : event->bytes;
     if (event->type == GP_EVENT_ALLOC) {

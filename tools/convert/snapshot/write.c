@@ -5,6 +5,7 @@
  * places, ranges, the writer.
  */
 #include <base/compiler.h>
+#include <base/numbers.h>
 #include <base/text.h>
 #include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
@@ -199,7 +200,7 @@ static int place_compare(const void *left, const void *right)
 uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes)
 {
     struct gp_snap_placed wanted = {.handle = address, .bytes = bytes}, **found;
-    if (kind != GP_KIND_ARRAY)
+    if (!gp_kind_is(kind, GP_TRAIT_HANDLE))
         return address;
     found = tfind(&wanted, &snap->places, place_compare);
     if (found)

@@ -3,6 +3,7 @@
  * recording.c: a recording in memory: its end, its sites that are one place, and the frees of its
  * allocations; see recording.h.
  */
+#include <base/numbers.h>
 #include <errno.h>
 #include <read/common/hash.h>
 #include <read/recording/recording.h>
@@ -145,18 +146,7 @@ static unsigned match_space(const struct gp_rec_event *event)
         return event->kind == GP_KIND_LINEAR ? GP_KINDS : GP_KINDS + 1;
     if (event->type == GP_EVENT_SEGMENT_MAP || event->type == GP_EVENT_SEGMENT_UNMAP)
         return GP_KINDS + 2;
-    switch (event->kind) {
-    case GP_KIND_ARRAY:
-    case GP_KIND_VMM:
-    case GP_KIND_VIRTUAL:
-    case GP_KIND_MODULE:
-    case GP_KIND_CONTEXT:
-    case GP_KIND_REGISTERED:
-    case GP_KIND_GRAPH:
-        return event->kind;
-    default:
-        return GP_KIND_LINEAR;
-    }
+    return gp_kind_is(event->kind, GP_TRAIT_APART) ? event->kind : GP_KIND_LINEAR;
 }
 
 static const struct gp_rec_event *match_event(const struct gp_recording *recording, uint32_t index)

@@ -6,6 +6,7 @@
 #include <analyze/report.h>
 #include <gpuprof/wire.h>
 #include <jansson.h>
+#include <base/numbers.h>
 #include <oom/oom.h>
 #include <read/recording/recording.h>
 #include <show/text/forecast.h>
@@ -527,6 +528,16 @@ static json_t *report_oom_text(const struct gp_report *report)
     return json_string(text);
 }
 
+/* The kinds whose bytes are in no total. */
+static json_t *report_unsummed(void)
+{
+    json_t *list = json_array();
+    for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++)
+        if (!gp_kind_sums(kind))
+            json_array_append_new(list, json_string(gp_kind_name(kind)));
+    return list;
+}
+
 json_t *gp_report_document(const struct gp_report *report)
 {
     json_t *devices = json_array(), *object = NULL;
@@ -534,12 +545,13 @@ json_t *gp_report_document(const struct gp_report *report)
     for (uint32_t d = 0; ok && d < report->recording->device_count; d++)
         ok = json_array_append_new(devices, report_device(report, d)) == 0;
     if (ok)
-        object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o,s:o},s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1",
-                           "recording", report_recording(report), "devices", devices, "steps", report_steps(report),
-                           "leaks", "why", report->leaks->why, "suspects", gp_report_suspects(report), "candidates",
-                           gp_report_candidates(report), "churn", gp_report_churn_part(report, false), "marks",
-                           report_marks(report), "ooms", report_ooms(report), "oom", report_oom_text(report),
-                           "oom_holders", report_oom_holders(report));
+        object =
+            json_pack("{s:s,s:o,s:o,s:O,s:o,s:{s:s,s:o,s:o},s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1",
+                      "recording", report_recording(report), "unsummed_kinds", report_unsummed(), "devices", devices,
+                      "steps", report_steps(report), "leaks", "why", report->leaks->why, "suspects",
+                      gp_report_suspects(report), "candidates", gp_report_candidates(report), "churn",
+                      gp_report_churn_part(report, false), "marks", report_marks(report), "ooms", report_ooms(report),
+                      "oom", report_oom_text(report), "oom_holders", report_oom_holders(report));
     json_decref(devices);
     if (object && report_sites(report, object))
         return object;

@@ -36,7 +36,7 @@ export const TABLE = {
     match: ["#f08fc0", "#a83a75"],
 };
 
-// Kinds of memory; those that are summed come first.
+// Kinds of memory.  A kind that is not here gets a spare colour.
 export const KINDS = {
     linear: ["#3f7ac6", "#4c82cf"],
     pool: ["#d8912b", "#c98a2c"],
@@ -60,9 +60,6 @@ const REST = ["#c3c8d0", "#4a525e"];
 export const layerColour = (index, rest) => (rest ? REST : LAYERS[index % LAYERS.length])[isDark() ? 1 : 0];
 
 const SPARE = [["#8b5fbf", "#a683d6"], ["#5b8c3a", "#7cb057"], ["#c0504d", "#d97a77"]];
-
-// Kinds that the statistics never sum: reserved addresses, memory of others, pages that migrate.
-export const UNSUMMED = new Set(["managed", "graph", "imported", "virtual"]);
 
 // Asked for every bar and band: one query answers all.
 let system = null;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The memory of a device at every moment that the document has: all changes if it has every block, else two moments of
 // each stretch of time.  Both become one list of states, with the changes that lead from each to the next.
-import { UNSUMMED } from "./colours.js";
 import { shorter } from "./format.js";
 
 export const STACKS = [["site", "call site"], ["owner", "owner"], ["kind", "kind"]];
@@ -184,7 +183,7 @@ export class History {
     }
 
     ofKinds() {
-        const kinds = Object.entries(this.device.series.kinds).filter(([name]) => !UNSUMMED.has(name));
+        const kinds = Object.entries(this.device.series.kinds).filter(([name]) => !this.model.unsummed.has(name));
         const [times, lists] = merged(kinds.map((k) => k[1]), this.model.endNs);
         const total = new Float64Array(times.length);
         lists.forEach((list) => list.forEach((v, i) => (total[i] += v)));

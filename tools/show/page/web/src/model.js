@@ -30,6 +30,7 @@ class Model {
         this.endNs = Math.max(1, Math.round((doc.recording.seconds || 0) * 1e9));
         this.bySite = new Map(doc.sites.map((site) => [site.site, site]));
         this.histories = new Map();
+        this.unsummed = new Set(doc.unsummed_kinds);
         this.kinds = [...new Set(doc.devices.flatMap((d) => Object.keys(d.series.kinds)))];
     }
 

@@ -2,7 +2,7 @@
 // Memory over time: allocated bytes, stacked by call site, owner or kind; reserved bytes above them; marks, the peak and
 // failures.  Zooming samples the document again, so that the plot has as many points at every zoom.
 import uPlot from "uplot";
-import { colour, isDark, kindColour, layerColour, UNSUMMED } from "./colours.js";
+import { colour, isDark, kindColour, layerColour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, exact, instant, percent, plural, shorter } from "./format.js";
 import { before, columns, states, STACKS } from "./history.js";
@@ -156,7 +156,7 @@ export function timeline(model, device) {
 
 function stackedPlot(model, device, past, stack, choice) {
     const { layers } = past.layers(stack), end = model.endNs / 1e9;
-    const loose = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: list.reduce((most, p) => Math.max(most, p[2]), 0) })).filter((k) => UNSUMMED.has(k.name) && k.most > 0);
+    const loose = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: list.reduce((most, p) => Math.max(most, p[2]), 0) })).filter((k) => model.unsummed.has(k.name) && k.most > 0);
     const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(l.hue ?? i, l.rest));
     const visible = layers.map(() => true);
     let now = null;
