@@ -20,7 +20,10 @@ static struct door_state {
 } states[GP_DOORS];
 
 static const char *const names[GP_DOORS] = {
-    [GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow", [GP_DOOR_PADDLE] = "paddle", [GP_DOOR_XLA] = "xla"};
+#define GP_DOOR_NAME_ROW(_tag, _name) [GP_DOOR_##_tag] = _name,
+    GP_DOOR_ROWS(GP_DOOR_NAME_ROW)
+#undef GP_DOOR_NAME_ROW
+};
 _Static_assert(GP_DOORS - 1 <= GP_WIRE_DOORS, "wire.h");
 
 void gp_door_own(enum gp_door door, uint8_t owner)

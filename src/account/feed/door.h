@@ -12,13 +12,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* X(TAG, name): the libraries, under the names that viewers read. */
+#define GP_DOOR_ROWS(X)                                                                                                \
+    X(RMM, "rmm")                                                                                                      \
+    X(TENSORFLOW, "tensorflow")                                                                                        \
+    X(PADDLE, "paddle")                                                                                                \
+    X(XLA, "xla")
 enum gp_door {
     GP_DOOR_NVTX, /* not a library: heaps that the program describes */
-    GP_DOOR_RMM,
-    GP_DOOR_TENSORFLOW,
-    GP_DOOR_PADDLE,
-    GP_DOOR_XLA,
-    GP_DOORS
+#define GP_DOOR_TAG(_tag, _name) GP_DOOR_##_tag,
+    GP_DOOR_ROWS(GP_DOOR_TAG)
+#undef GP_DOOR_TAG
+        GP_DOORS
 };
 /* Blocks and memory of its pools have this owner, which is not 0. Before the others. */
 void gp_feed_door_open(enum gp_door door, uint8_t owner);
