@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * known.h: which library a loaded object belongs to, by the name of its file alone. The library
- * (stack/object.c) and the command (analyze/bill.c) share it, so both know the same owners. Any
+ * (stack/object.c) and the command (analyze/siteowner.c) share it, so both know the same owners. Any
  * thread; no memory is taken.
  */
 #ifndef GP_BASE_KNOWN_H

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * peak.c: the parts of the allocated memory at one moment, and the sizes of allocations; see
- * analyze.h.  Its parts: the peak, who held memory. */
+ * peak.c: the parts of the allocated memory at one moment; see analyze.h. */
 #include <analyze/analyze.h>
 #include <analyze/beats.h>
 #include <analyze/flow.h>
@@ -9,8 +8,6 @@
 #include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the peak ---------------------------------------------------------------------------------------------------- */
 
 /* How many changes lead to the peak; of equal peaks the first. */
 static size_t peak_moment(const struct gp_flow *flow, uint32_t device, uint64_t *time_ns)
@@ -88,81 +85,4 @@ struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64
         peak = peak_make(&tally, device, time_ns, event);
     gp_tally_fini(&tally);
     return peak;
-}
-
-/* ---- sizes ------------------------------------------------------------------------------------------------------ */
-
-struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device)
-{
-    struct gp_sizes *sizes = calloc(1, sizeof(*sizes));
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    while (sizes && gp_flow_next(&walk, &change)) {
-        if (change.item->device != device || !(change.what & GP_FLOW_KIND) || change.item->bytes == 0)
-            continue;
-        uint64_t bytes = change.item->bytes, sign = change.add ? 1 : UINT64_MAX;
-        unsigned class = 63 - (unsigned)__builtin_clzll(bytes);
-        sizes->count[class] += change.add;
-        sizes->bytes[class] += change.add ? bytes : 0;
-        sizes->live_count[class] += sign;
-        sizes->live_bytes[class] += bytes * sign;
-    }
-    return sizes;
-}
-
-/* ---- who held memory --------------------------------------------------------------------------------------------- */
-/* Which call sites keep segments of a cache that are partly free; see analyze.h. */
-
-static int holder_compare(const void *one, const void *other)
-{
-    const struct gp_holder *a = one, *b = other;
-    if (a->free_bytes != b->free_bytes)
-        return GP_ORDER(b->free_bytes, a->free_bytes);
-    if (a->live_bytes != b->live_bytes)
-        return GP_ORDER(b->live_bytes, a->live_bytes);
-    return GP_ORDER(a->site, b->site);
-}
-
-/* Adds the blocks of one segment.  A row's `extra` is its last segment + 1, `more` its free bytes. */
-static bool holder_add(struct gp_tally *sites, const struct gp_segments *map, uint32_t index)
-{
-    const struct gp_map_segment *segment = &map->segments[index];
-    const struct gp_map_block *blocks = map->blocks + segment->first_block;
-    uint64_t idle = 0;
-    for (uint32_t i = 0; i < segment->block_count; i++)
-        idle += blocks[i].state == GP_BLOCK_IDLE ? blocks[i].bytes : 0;
-    for (uint32_t i = 0; i < segment->block_count; i++) {
-        if (blocks[i].state != GP_BLOCK_LIVE)
-            continue;
-        struct gp_tally_row *row = gp_tally_at(sites, blocks[i].site);
-        if (!row)
-            return false;
-        row->bytes = (int64_t)((uint64_t)row->bytes + blocks[i].bytes);
-        row->count++;
-        row->more += row->extra == index + 1ul ? 0 : idle;
-        row->extra = index + 1ul;
-    }
-    return true;
-}
-
-struct gp_holders *gp_holders_find(const struct gp_segments *map)
-{
-    struct gp_tally sites = {0};
-    struct gp_holders *holders = NULL;
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < map->segment_count; i++)
-        ok = !map->segments[i].cached || holder_add(&sites, map, i);
-    if (ok)
-        holders = calloc(1, sizeof(*holders) + (sites.count + 1) * sizeof(struct gp_holder));
-    for (size_t i = 0; holders && i < sites.count; i++) {
-        const struct gp_tally_row *row = &sites.rows[i];
-        holders->rows[holders->count++] = (struct gp_holder){.site = (uint32_t)row->key,
-                                                             .live_bytes = row->bytes,
-                                                             .live_count = row->count,
-                                                             .free_bytes = (int64_t)row->more};
-    }
-    if (holders && holders->count)
-        qsort(holders->rows, holders->count, sizeof(holders->rows[0]), holder_compare);
-    gp_tally_fini(&sites);
-    return holders;
 }

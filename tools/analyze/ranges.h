@@ -40,6 +40,8 @@ void gp_ranges_bits_add(struct gp_bits *bits, uint32_t number);
 void gp_ranges_bits_remove(struct gp_bits *bits, uint32_t number);
 /* The smallest member >= from; GP_BITS_NONE if there is none. */
 uint32_t gp_ranges_bits_next(const struct gp_bits *bits, uint32_t from);
+/* The largest member <= from; GP_BITS_NONE if there is none. */
+uint32_t gp_ranges_bits_before(const struct gp_bits *bits, uint32_t from);
 
 struct gp_range {
     uint64_t start, end; /* end is valid only while the range is in `live` */

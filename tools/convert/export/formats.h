@@ -81,6 +81,8 @@ bool gp_export_rows_next(struct gp_export_rows *rows, struct gp_export_row *row)
 /* "function (file:line)" of the site's own frame; valid until rows end. */
 const char *gp_export_rows_label(struct gp_export_rows *rows, uint32_t site);
 void gp_export_rows_end(struct gp_export_rows *rows);
+/* CLOCK_MONOTONIC of the recorded machine -> nanoseconds since 1970. */
+int64_t gp_export_unix_ns(const struct gp_recording *recording, uint64_t time_ns);
 
 /* "0", "1", ... the driver's ordinal; "host"; index: in devices. */
 const char *gp_export_device(const struct gp_recording *recording, uint32_t index, char text[16]);
