@@ -12,8 +12,8 @@
 #include <analyze/flow.h>
 #include <analyze/forecast.h>
 #include <analyze/tally.h>
-#include <gpuprof/wire.h>
 #include <base/numbers.h>
+#include <gpuprof/wire.h>
 #include <read/common/hash.h>
 #include <read/recording/recording.h>
 

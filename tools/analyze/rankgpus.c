@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * rankgpus.c: finds the GPUs on which several ranks of a job hold memory (analyze.h).  Called by ranks.c. */
-#include <read/common/hash.h>
-#include <analyze/rankgpus.h>
+#include <analyze/ranks.h>
 #include <base/numbers.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: compares the ranks of a job (analyze.h). */
-#include <analyze/rankgpus.h>
+#include <analyze/ranks.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -245,9 +245,7 @@ uint32_t gp_uses_spared(const struct gp_use_table *uses, const struct gp_flow *f
 void gp_uses_free(struct gp_use_table *uses);
 /* "weights", "kv_cache", "unknown" ..: as JSON has it. */
 const char *gp_use_name(enum gp_use use);
-/* "weights", "KV cache", "optimizer state" ..: as texts have it. */
-const char *gp_use_text(enum gp_use use);
-/* The same, after "probably" where the rules are less than GP_USE_PLAIN sure. */
+/* "weights", "KV cache", "optimizer state" ..: as texts have it, after "probably" where the rules are less than GP_USE_PLAIN sure. */
 #define GP_USE_WORDS 32
 const char *gp_use_words(char text[GP_USE_WORDS], enum gp_use use, double sure);
 /* How sure the rules are of a use, by the bytes that each decided: at the peak, or, without any then, at most. */

@@ -518,7 +518,7 @@ const char *gp_use_name(enum gp_use use)
     return names[use];
 }
 
-const char *gp_use_text(enum gp_use use)
+static const char *use_text(enum gp_use use)
 {
     switch (use) {
     case GP_USE_OPTIMIZER:
@@ -535,7 +535,7 @@ const char *gp_use_text(enum gp_use use)
 const char *gp_use_words(char text[GP_USE_WORDS], enum gp_use use, double sure)
 {
     bool plain = sure >= GP_USE_PLAIN || use == GP_USE_GROWS || use == GP_USE_UNKNOWN;
-    snprintf(text, GP_USE_WORDS, "%s%s", plain ? "" : "probably ", gp_use_text(use));
+    snprintf(text, GP_USE_WORDS, "%s%s", plain ? "" : "probably ", use_text(use));
     return text;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * diff.c: `gpuprof diff`: two recordings of one program, call site by call site, or those of all ranks
  * of two runs of a job.  Called by commands.c. */
+#include <analyze/ranks.h>
 #include <cmd/load.h>
 #include <show/gate/growth.h>
 #include <show/text/write.h>

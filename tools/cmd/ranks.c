@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: loads the recordings of a job's ranks (load.h).  Called by report.c and diff.c. */
+#include <analyze/ranks.h>
 #include <cmd/load.h>
 #include <symbol/symbol.h>
 

@@ -60,7 +60,8 @@ static bool is_standard(const char *path, bool windows)
     return lib && ((python && python < lib) || (conda && conda < lib));
 }
 
-bool gp_role_is_generated(const char *file)
+/* Code without a file, such as that of exec, dataclasses and torch.fx: <string>, <eval_with_key>.0. */
+static bool role_is_generated(const char *file)
 {
     /* What a person types into an interpreter or a notebook. */
     static const char *const typed[] = {"<stdin",        "<console",  "<input",    "<ipython-input-",
@@ -83,7 +84,7 @@ enum gp_frame_role gp_role_of_python(const char *function, const char *file)
         return GP_ROLE_INTERPRETER;
     if (strstr(path, "/site-packages/") || strstr(path, "/dist-packages/"))
         return GP_ROLE_LIBRARY;
-    if (gp_role_is_generated(file))
+    if (role_is_generated(file))
         return GP_ROLE_LIBRARY;
     /* Code that a compiler of PyTorch wrote, and what an administrator puts around other code at Python's start. */
     if (strstr(path, "/torchinductor_") || ends_with(path, "/sitecustomize.py"))

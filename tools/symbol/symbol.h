@@ -21,8 +21,6 @@ enum gp_frame_role {
 };
 /* role.c. Of a Python frame, without its stack. */
 enum gp_frame_role gp_role_of_python(const char *function, const char *file);
-/* Code without a file, such as that of exec, dataclasses and torch.fx: <string>, <eval_with_key>.0. */
-bool gp_role_is_generated(const char *file);
 /* Of a frame, from the outermost Python frame inward: it is of the text of `python -c`.  caller: what was returned
  * for the frame outside of it. */
 bool gp_role_is_command(const char *function, const char *file, bool outermost, bool caller);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 extern const struct gp_generator gp_generator_zero3, gp_generator_lora, gp_generator_varlen, gp_generator_cnn,
-    gp_generator_kv, gp_generator_diffusion, gp_generator_leak;
+    gp_generator_kv, gp_generator_diffusion, gp_generator_leak, gp_generator_article, gp_generator_gmlake;
 
 static const struct gp_generator *const generators[] = {
     &gp_generator_zero3,     &gp_generator_lora, &gp_generator_varlen,  &gp_generator_cnn,    &gp_generator_kv,

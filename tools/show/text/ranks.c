@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: see text.h. */
 #include <analyze/analyze.h>
+#include <analyze/ranks.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
 #include <show/text/stats.h>

@@ -4,9 +4,9 @@
  * the history, the report. */
 #include <analyze/analyze.h>
 #include <analyze/report.h>
+#include <base/numbers.h>
 #include <gpuprof/wire.h>
 #include <jansson.h>
-#include <base/numbers.h>
 #include <oom/oom.h>
 #include <read/recording/recording.h>
 #include <show/text/forecast.h>

@@ -6,6 +6,7 @@
 #define GP_SHOW_TEXT_TEXT_H
 
 #include <analyze/analyze.h>
+#include <analyze/ranks.h>
 #include <analyze/report.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
