@@ -124,6 +124,39 @@ static unsigned long long used_by(struct nvml_child child)
     return used;
 }
 
+/* An idle board's: what tools look at before they show a GPU at all. */
+static void sensors(void)
+{
+    struct {
+        unsigned version;
+        int sensor, degrees;
+    } newer = {sizeof newer | 1u << 24, 0, 0};
+    struct memory bar1 = {0};
+    unsigned power = 0, limit = 0, low = 0, high = 0, degrees = 0, hot = 0;
+    unsigned long long energy = 0, later = 0;
+    CHECK_EQ(NVML(nvmlDeviceGetPowerUsage, handle(0), &power), 0);
+    CHECK_EQ(NVML(nvmlDeviceGetEnforcedPowerLimit, handle(0), &limit), 0);
+    CHECK_EQ(NVML(nvmlDeviceGetPowerManagementLimitConstraints, handle(0), &low, &high), 0);
+    CHECK(power > 0 && power < low && low < limit && limit <= high);
+    CHECK_EQ(NVML(nvmlDeviceGetTotalEnergyConsumption, handle(0), &energy), 0);
+    usleep(20000);
+    CHECK_EQ(NVML(nvmlDeviceGetTotalEnergyConsumption, handle(0), &later), 0);
+    CHECK(later >= energy + power / 50 - 1 && later < energy + 60ull * power); /* 20 ms of it, and less than a minute */
+    CHECK_EQ(NVML(nvmlDeviceGetTemperature, handle(0), 0, &degrees), 0);
+    CHECK_EQ(NVML(nvmlDeviceGetTemperatureThreshold, handle(0), 1, &hot), 0);
+    CHECK(degrees > 20 && degrees < hot);
+    CHECK_EQ(NVML(nvmlDeviceGetTemperature, handle(0), 1, &degrees), 2);
+    CHECK_EQ(NVML(nvmlDeviceGetTemperatureV, handle(0), &newer), 0);
+    CHECK_EQ((unsigned)newer.degrees, degrees);
+    newer.version = 0;
+    CHECK_EQ(NVML(nvmlDeviceGetTemperatureV, handle(0), &newer), 25);
+    CHECK_EQ(NVML(nvmlDeviceGetBAR1MemoryInfo, handle(0), &bar1), 0);
+    CHECK(bar1.used + bar1.free == bar1.total && bar1.total >= memory_of(0).total);
+    CHECK_EQ(NVML(nvmlDeviceGetPowerUsage, NULL, &power), 2);
+    CHECK_EQ(NVML(nvmlDeviceGetPowerUsage, handle(0), NULL), 2);
+    CHECK_EQ(NVML(nvmlDeviceGetFanSpeed, handle(0), &power), 3); /* boards for computing have none */
+}
+
 /* This process has no CUDA. */
 static void watch(void)
 {
@@ -137,6 +170,7 @@ static void watch(void)
     CHECK_EQ(NVML(nvmlDeviceGetCount_v2, &count), 0);
     CHECK_EQ(count, 2);
     CHECK_EQ(memory_of(0).used, 0);
+    sensors();
     CHECK_EQ(memory_of(0).total, 85017755648);
 
     struct nvml_child one = start(NULL, user), two = start("1", user);
@@ -230,7 +264,7 @@ static void same(int line)
     CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, found, 17u, &active), 0);
     CHECK_EQ(active, 1);
     CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, found, 18u, &active), 2);
-    CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 3);
+    CHECK_EQ(NVML(nvmlDeviceGetFanSpeed, found, &value), 3);
     CHECK_EQ(NVML(nvmlDeviceGetIndex, (void *)&pci, &value), 2);
     /* PyTorch asks for version 2 of the record, 36 bytes. */
     struct {
