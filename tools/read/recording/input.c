@@ -90,13 +90,24 @@ static const struct {
 
 #define GP_INPUT_OURS "an export of gpuprof, from which nothing can be read: name the recording that it was made of"
 
+/* Our collapsed stacks begin with "device 0;" or "host;". */
+static bool input_is_stacks(const uint8_t *head, size_t bytes)
+{
+    size_t at = sizeof("device ") - 1;
+    if (input_begins(head, bytes, "host;"))
+        return true;
+    while (input_begins(head, bytes, "device ") && at < bytes && head[at] >= '0' && head[at] <= '9')
+        at++;
+    return at > sizeof("device ") - 1 && at < bytes && head[at] == ';';
+}
+
 static bool input_is_ours(const uint8_t *head, size_t bytes)
 {
     static const char csv[] = "event,time_ns,", chrome[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
     /* SQLite's application id, which is at this place of its header. */
     if (input_begins(head, bytes, "SQLite format 3") && bytes >= 72)
         return memcmp(head + 68, "gprf", 4) == 0;
-    return input_begins(head, bytes, csv) || input_begins(head, bytes, chrome);
+    return input_is_stacks(head, bytes) || input_begins(head, bytes, csv) || input_begins(head, bytes, chrome);
 }
 
 /* JSON and lines of JSON that name our schema first. */

@@ -162,6 +162,10 @@ Test(input, what_is_not_read)
     refused(ours, 72, "an export of gpuprof");
     refused("event,time_ns,unix_ns,type\n", 27, "an export of gpuprof");
     refused("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}", 42, "an export of gpuprof");
+    refused("device 0;main (a.c:3);[linear] 4096\n", 36, "an export of gpuprof");
+    refused("host;main (a.c:3);[pinned] 4096\n", 33, "an export of gpuprof");
+    refused("device ;", 8, "not a recording");
+    refused("device 1", 8, "not a recording");
     refused("{\"schema\":\"gpuprof.event/1\"}\n{}", 33, "an answer of gpuprof");
     refused("{\n \"schema\": \"gpuprof.report/1\"}", 34, "an answer of gpuprof");
     refused("{\"schema\":\"other\"}", 18, "JSON");
