@@ -57,6 +57,7 @@ struct nccl_work {
     int steps;       /* that are still to run */
     uint64_t order;  /* among the calls that were not captured */
     uint64_t ticket; /* among the second steps */
+    struct nccl_alike alike;
 };
 
 /* ---- who sends what to whom -------------------------------------------------------------------------------------- */
@@ -167,7 +168,8 @@ struct work_try {
 static bool work_try_send(struct nccl_comm *comm, int to, void *data)
 {
     struct work_try *try = data;
-    try->error = nccl_room_send(comm->room, NCCL_DATA, comm->rank, to, &try->head, try->bytes);
+    try->error =
+        nccl_room_send(comm->room, NCCL_DATA, nccl_seat(comm, comm->rank), nccl_seat(comm, to), &try->head, try->bytes);
     return try->error != -ENOBUFS;
 }
 
@@ -202,7 +204,7 @@ static void work_send_pieces(struct nccl_work *work)
         if (work->to != work->from)
             driver->sim_memory_store(work->to + at, piece, size);
         for (int i = 0; i < work->comm->ranks; i++)
-            if (i != work->comm->rank && !work_send(work, i, piece, size))
+            if (i != work->comm->rank && !nccl_is_absent(work->comm, i) && !work_send(work, i, piece, size))
                 at = work->bytes; /* the communicator has failed */
     }
     free(piece);
@@ -231,7 +233,7 @@ static void work_give(struct nccl_work *work)
                 nccl_scale(work->own, parts * work->count, work->type, factor);
             }
             for (int i = 0; i < work->comm->ranks; i++)
-                if (work_sends(work, i, &part) && !work_inside(work, i) &&
+                if (work_sends(work, i, &part) && !work_inside(work, i) && !nccl_is_absent(work->comm, i) &&
                     !work_send(work, i, work->own + part * work->bytes, work->bytes))
                     break;
         }
@@ -264,7 +266,7 @@ static void work_first(void *data)
 
 static bool work_is_there(struct nccl_comm *comm, int from, void *head)
 {
-    return nccl_room_peek(comm->room, NCCL_DATA, from, comm->rank, head);
+    return nccl_room_peek(comm->room, NCCL_DATA, nccl_seat(comm, from), nccl_seat(comm, comm->rank), head);
 }
 
 /* The next piece of a part; false: the communicator has failed. */
@@ -283,7 +285,7 @@ static bool work_receive(struct nccl_work *work, int from, unsigned char *bytes,
             nccl_type_name(head.type), comm->rank, work_names[work->kind], work->count, nccl_type_name(work->type));
         return false;
     }
-    int error = nccl_room_take(comm->room, NCCL_DATA, from, comm->rank, &head, bytes);
+    int error = nccl_room_take(comm->room, NCCL_DATA, nccl_seat(comm, from), nccl_seat(comm, comm->rank), &head, bytes);
     if (error)
         nccl_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: a message of rank %d cannot be read: %s", work_names[work->kind],
                        from, strerror(-error));
@@ -305,17 +307,49 @@ static void work_receive_pieces(struct nccl_work *work)
     free(piece);
 }
 
+static bool work_from_absent(const struct nccl_work *work)
+{
+    return (work->kind == WORK_BROADCAST || work->kind == WORK_RECEIVE) && nccl_is_absent(work->comm, work->root);
+}
+
+/* From an absent rank: a broadcast leaves what is there, unless this rank broadcasts in the same group: then each does
+ * so with a part of its own, and all are alike.  A message is what this rank sends to itself in the same group, as all
+ * do to all; else zeros. */
+static void work_get_absent(struct nccl_work *work)
+{
+    const struct nccl_driver *driver = nccl_driver();
+    size_t same = work->alike.bytes < work->bytes ? work->alike.bytes : work->bytes;
+    unsigned char *bytes = work->bytes <= WORK_SMALL ? calloc(1, work->bytes) : NULL;
+    if (!bytes || (work->kind == WORK_BROADCAST && !same)) {
+        free(bytes);
+        return;
+    }
+    if (same && driver->sim_memory_fetch(bytes, work->alike.from, same) != 0)
+        work_fault(work, work->alike.from, same);
+    else if (driver->sim_memory_store(work->to, bytes, work->bytes) != 0)
+        work_fault(work, work->to, work->bytes);
+    free(bytes);
+}
+
 /* Parts in the order of the ranks. */
 static bool work_collect(struct nccl_work *work, unsigned char *result, unsigned char *part, union nccl_number *numbers)
 {
     bool first = true;
     size_t place, own;
+    int same = 0;
     for (int i = 0; i < work->comm->ranks; i++) {
         const unsigned char *bytes = part;
+        bool absent = nccl_is_absent(work->comm, i);
         if (!work_receives(work, i, &place))
             continue;
-        if (work_inside(work, i)) {
-            work_sends(work, i, &own);
+        if (absent && numbers) {
+            same++;
+            continue;
+        }
+        if (absent && work->kind == WORK_SCATTER) {
+            memset(part, 0, work->bytes);
+        } else if (absent || work_inside(work, i)) {
+            work_sends(work, work->comm->rank, &own);
             bytes = work->own + own * work->bytes;
         } else if (!work_receive(work, i, part, work->bytes)) {
             return false;
@@ -328,6 +362,10 @@ static bool work_collect(struct nccl_work *work, unsigned char *result, unsigned
             nccl_reduce_next(numbers, bytes, work->count, work->type, work->op);
         first = false;
     }
+    if (same) {
+        work_sends(work, work->comm->rank, &own);
+        nccl_reduce_same(numbers, work->own + own * work->bytes, work->count, work->type, work->op, same);
+    }
     if (numbers)
         nccl_reduce_last(result, numbers, work->count, work->type, work->op, work->comm->ranks);
     return true;
@@ -336,7 +374,9 @@ static bool work_collect(struct nccl_work *work, unsigned char *result, unsigned
 static void work_get(struct nccl_work *work)
 {
     size_t parts = work_parts(work, work_receives);
-    if (parts && work->bytes > WORK_SMALL) {
+    if (work_from_absent(work)) {
+        work_get_absent(work);
+    } else if (parts && work->bytes > WORK_SMALL) {
         if (work->comm->rank != work->root)
             work_receive_pieces(work);
     } else if (parts && work->bytes && !work->comm->failed) {
@@ -410,6 +450,8 @@ static enum nccl_result work_want(struct nccl_task *task)
         return nccl_error(comm->failed, "%s: the communicator has failed", work_names[work->kind]);
     if (!comm->ready)
         return nccl_error(NCCL_INVALID_USAGE, "%s: the communicator is not ready", work_names[work->kind]);
+    if ((work->kind == WORK_BROADCAST || work->kind == WORK_SEND) && work->root == comm->rank)
+        comm->alike[work->kind == WORK_SEND] = (struct nccl_alike){nccl_group_number(), work->from, work->bytes};
     for (int i = 0; messages && i < comm->ranks; i++) {
         if (work_sends(work, i, &part))
             nccl_memory_want(comm, i, true);
@@ -453,6 +495,20 @@ static enum nccl_result work_run(struct nccl_work *work, void (*step)(void *), b
                       (int)result);
 }
 
+/* With an absent rank: whether all do the same in this group. */
+static void work_with_absent(struct nccl_work *work)
+{
+    struct nccl_comm *comm = work->comm;
+    bool message = work->kind == WORK_SEND || work->kind == WORK_RECEIVE;
+    const struct nccl_alike *alike = &comm->alike[message];
+    bool all = alike->group == nccl_group_number();
+    if (!nccl_is_absent(comm, work->root) || (!message && work->kind != WORK_BROADCAST))
+        return;
+    work->alike = all ? *alike : (struct nccl_alike){0};
+    if (message && !all)
+        nccl_present_peer(comm, work->root);
+}
+
 static enum nccl_result work_start(struct nccl_task *task)
 {
     struct nccl_work *work = (struct nccl_work *)task;
@@ -462,6 +518,7 @@ static enum nccl_result work_start(struct nccl_task *task)
     enum nccl_result result = work_take(work);
     if (result != NCCL_SUCCESS)
         return result;
+    work_with_absent(work);
     driver->cuCtxPushCurrent(comm->context);
     driver->cuStreamIsCapturing(work->stream, &status);
     work->captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;

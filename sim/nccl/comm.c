@@ -48,6 +48,11 @@ static double comm_limit(void)
     return limit > 0 ? limit : COMM_WAIT_SECONDS;
 }
 
+static int comm_pid(const struct nccl_comm *comm, int rank)
+{
+    return nccl_room_pid(comm->room, nccl_seat(comm, rank));
+}
+
 bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
                     void *data)
 {
@@ -55,8 +60,8 @@ bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*r
     bool said = limit <= COMM_SAY_SECONDS, slept = false, done = false;
     while (!done) {
         bool left;
-        uint32_t bell = nccl_room_bell(comm->room, comm->rank);
-        bool gone = nccl_room_gone(comm->room, peer, &left); /* first: what it sent before counts */
+        uint32_t bell = nccl_room_bell(comm->room, nccl_seat(comm, comm->rank));
+        bool gone = nccl_room_gone(comm->room, nccl_seat(comm, peer), &left); /* first: what it sent before counts */
         double waited = comm_clock() - start;
         if (__atomic_load_n(&comm->aborted, __ATOMIC_SEQ_CST) || __atomic_load_n(&comm->failed, __ATOMIC_SEQ_CST))
             break;
@@ -65,22 +70,22 @@ bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*r
             break;
         if (gone || waited > limit) {
             if (gone)
-                nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "%s: rank %d (PID %d) %s", what, peer,
-                               nccl_room_pid(comm->room, peer), left ? "has left the communicator" : "has ended");
+                nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "%s: rank %d (PID %d) %s", what, peer, comm_pid(comm, peer),
+                               left ? "has left the communicator" : "has ended");
             else
                 nccl_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: rank %d (PID %d) has not come within %.0f s", what, peer,
-                               nccl_room_pid(comm->room, peer), limit);
+                               comm_pid(comm, peer), limit);
             break;
         }
         if (!said && waited > COMM_SAY_SECONDS) {
             said = true;
             fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d has waited %d s for rank %d (PID %d) in %s\n",
-                    comm->rank, comm->ranks, COMM_SAY_SECONDS, peer, nccl_room_pid(comm->room, peer), what);
+                    comm->rank, comm->ranks, COMM_SAY_SECONDS, peer, comm_pid(comm, peer), what);
         }
         if (!slept)
             nccl_driver()->sim_host_waits(1);
         slept = true;
-        nccl_room_sleep(comm->room, comm->rank, bell);
+        nccl_room_sleep(comm->room, nccl_seat(comm, comm->rank), bell);
     }
     if (slept)
         nccl_driver()->sim_host_waits(0);
@@ -122,11 +127,12 @@ void nccl_comm_drop(struct nccl_comm *comm)
     if (__atomic_sub_fetch(&comm->references, 1, __ATOMIC_SEQ_CST))
         return;
     if (comm->room)
-        nccl_room_leave(comm->room, comm->rank);
+        nccl_room_leave(comm->room, nccl_seat(comm, comm->rank));
     comm->magic = 0;
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->moved);
     nccl_memory_free(comm);
+    nccl_present_free(comm);
     free(comm->scalers);
     free(comm);
 }
@@ -197,7 +203,8 @@ static void comm_task_end(struct nccl_task *task)
 
 static enum nccl_result comm_join(struct nccl_comm *comm)
 {
-    int error = nccl_room_join(comm->key, comm->ranks, comm->rank, comm->node, &comm->room);
+    int error = nccl_room_join(comm->key, comm->seat ? comm->seats : comm->ranks, nccl_seat(comm, comm->rank),
+                               comm->node, &comm->room);
     if (error == -EEXIST)
         return nccl_error(NCCL_INVALID_USAGE, "rank %d of %d is there already: two processes have the same rank",
                           comm->rank, comm->ranks);
@@ -212,14 +219,14 @@ static enum nccl_result comm_join(struct nccl_comm *comm)
 static bool comm_is_there(struct nccl_comm *comm, int peer, void *unused)
 {
     (void)unused;
-    return nccl_room_pid(comm->room, peer) != 0;
+    return comm_pid(comm, peer) != 0;
 }
 
 static enum nccl_result comm_ready(struct nccl_comm *comm, struct nccl_comm *parent)
 {
     int missing;
     while (!nccl_room_full(comm->room, &missing))
-        if (!nccl_comm_wait(comm, missing, "the start of a communicator", comm_is_there, NULL))
+        if (!nccl_comm_wait(comm, nccl_present_rank(comm, missing), "the start of a communicator", comm_is_there, NULL))
             return comm->failed ? comm->failed : NCCL_INTERNAL_ERROR;
     enum nccl_result result = nccl_memory_init(comm, parent);
     __atomic_store_n(&comm->ready, result == NCCL_SUCCESS, __ATOMIC_SEQ_CST);
@@ -239,14 +246,19 @@ static enum nccl_result comm_task_ready(struct nccl_task *task)
 
 /* The program has the handle at once; it works after the group. */
 static enum nccl_result comm_start(struct nccl_comm **out, int ranks, int rank, const char *key, int device,
-                                   struct nccl_settings set)
+                                   struct nccl_settings set, enum nccl_result (*who)(struct nccl_comm *, const void *),
+                                   const void *data)
 {
     struct comm_task *task = calloc(1, sizeof *task);
     struct nccl_comm *comm = NULL;
     if (!task)
         return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
     enum nccl_result result = comm_new(&comm, ranks, rank, key, device);
+    if (result == NCCL_SUCCESS && who)
+        result = who(comm, data);
     if (result != NCCL_SUCCESS) {
+        if (comm)
+            nccl_comm_drop(comm);
         free(task);
         return result;
     }
@@ -304,6 +316,17 @@ static void comm_id_key(char key[80], const struct nccl_id *ids, int count)
     snprintf(key, 80, "%016llx%016llx", (unsigned long long)one, (unsigned long long)two);
 }
 
+struct comm_ids {
+    const struct nccl_id *ids;
+    int count;
+};
+
+static enum nccl_result comm_who(struct nccl_comm *comm, const void *data)
+{
+    const struct comm_ids *ids = data;
+    return nccl_present_of_ids(comm, ids->ids, ids->count);
+}
+
 NCCL_API(enum nccl_result, ncclCommInitRankScalable, struct nccl_comm **comm, int ranks, int rank, int count,
          struct nccl_id *ids, struct nccl_config *config)
 {
@@ -314,7 +337,8 @@ NCCL_API(enum nccl_result, ncclCommInitRankScalable, struct nccl_comm **comm, in
     if (result != NCCL_SUCCESS)
         return result;
     comm_id_key(key, ids, count);
-    return comm_start(comm, ranks, rank, key, -1, nccl_settings_read(config));
+    struct comm_ids who = {ids, count};
+    return comm_start(comm, ranks, rank, key, -1, nccl_settings_read(config), comm_who, &who);
 }
 
 NCCL_API(enum nccl_result, ncclCommInitRankConfig, struct nccl_comm **comm, int ranks, struct nccl_id id, int rank,
@@ -338,7 +362,7 @@ NCCL_API(enum nccl_result, ncclCommInitAll, struct nccl_comm **comms, int ranks,
     comm_id_key(key, &id, 1);
     pncclGroupStart();
     for (int i = 0; i < ranks && result == NCCL_SUCCESS; i++)
-        result = comm_start(&comms[i], ranks, i, key, devices ? devices[i] : i, nccl_settings_read(NULL));
+        result = comm_start(&comms[i], ranks, i, key, devices ? devices[i] : i, nccl_settings_read(NULL), NULL, NULL);
     end = pncclGroupEnd();
     return result == NCCL_SUCCESS ? end : result;
 }
@@ -349,15 +373,24 @@ struct comm_choice {
     int color, key;
 };
 
+/* Some of its ranks are absent: nothing tells their colours, and what is said of the members holds for all. */
+static bool comm_some(const struct nccl_comm *comm)
+{
+    return comm->seat && comm->seats < comm->ranks;
+}
+
 static enum nccl_result split_announce(struct nccl_task *task)
 {
     struct comm_task *own = (struct comm_task *)task;
     struct comm_choice choice = {own->color, own->key};
     struct nccl_message head = {.bytes = sizeof choice};
+    if (comm_some(own->parent))
+        return NCCL_SUCCESS;
     for (int i = 0; i < own->parent->ranks; i++) {
         int error = i == own->parent->rank
                         ? 0
-                        : nccl_room_send(own->parent->room, NCCL_CALL, own->parent->rank, i, &head, &choice);
+                        : nccl_room_send(own->parent->room, NCCL_CALL, nccl_seat(own->parent, own->parent->rank),
+                                         nccl_seat(own->parent, i), &head, &choice);
         if (error)
             return nccl_error(NCCL_SYSTEM_ERROR, "ncclCommSplit: rank %d cannot be told: %s", i, strerror(-error));
     }
@@ -366,7 +399,7 @@ static enum nccl_result split_announce(struct nccl_task *task)
 
 static bool split_is_there(struct nccl_comm *comm, int peer, void *head)
 {
-    return nccl_room_peek(comm->room, NCCL_CALL, peer, comm->rank, head);
+    return nccl_room_peek(comm->room, NCCL_CALL, nccl_seat(comm, peer), nccl_seat(comm, comm->rank), head);
 }
 
 /* The order in the child is that of the keys, then of the ranks. */
@@ -375,14 +408,18 @@ static enum nccl_result split_hear(struct nccl_task *task)
     struct comm_task *own = (struct comm_task *)task;
     struct nccl_comm *parent = own->parent;
     int ranks = 0, rank = 0;
+    if (comm_some(parent)) {
+        enum nccl_result result = own->comm ? nccl_present_of_split(own->comm) : NCCL_SUCCESS;
+        return !own->comm || result != NCCL_SUCCESS ? result : comm_join(own->comm);
+    }
     for (int i = 0; i < parent->ranks; i++) {
         struct nccl_message head = {.bytes = 0};
         struct comm_choice choice = {own->color, own->key};
         if (i != parent->rank) {
             if (!nccl_comm_wait(parent, i, "ncclCommSplit", split_is_there, &head))
                 return parent->failed ? parent->failed : NCCL_INTERNAL_ERROR;
-            if (head.bytes != sizeof choice ||
-                nccl_room_take(parent->room, NCCL_CALL, i, parent->rank, &head, &choice) != 0)
+            if (head.bytes != sizeof choice || nccl_room_take(parent->room, NCCL_CALL, nccl_seat(parent, i),
+                                                              nccl_seat(parent, parent->rank), &head, &choice) != 0)
                 return nccl_error(NCCL_INTERNAL_ERROR, "ncclCommSplit: rank %d says something else", i);
         }
         if (choice.color != own->color)
@@ -436,6 +473,35 @@ NCCL_API(enum nccl_result, ncclCommSplit, struct nccl_comm *parent, int color, i
     return result;
 }
 
+struct comm_rest {
+    const struct nccl_comm *parent;
+    const int *excluded;
+    int count;
+};
+
+static bool rest_stays(const struct comm_rest *rest, int rank)
+{
+    bool stays = true;
+    for (int j = 0; j < rest->count; j++)
+        stays = stays && rest->excluded[j] != rank;
+    return stays;
+}
+
+static enum nccl_result rest_who(struct nccl_comm *comm, const void *data)
+{
+    const struct comm_rest *rest = data;
+    if (!rest->parent->seat)
+        return NCCL_SUCCESS;
+    int *world = malloc((size_t)comm->ranks * sizeof *world), count = 0;
+    for (int i = 0; world && i < rest->parent->ranks; i++)
+        if (rest_stays(rest, i))
+            world[count++] = rest->parent->world[i];
+    enum nccl_result result =
+        world ? nccl_present_set(comm, world, count) : nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+    free(world);
+    return result;
+}
+
 /* The ranks that stay know who goes, so nobody has to be asked. */
 NCCL_API(enum nccl_result, ncclCommShrink, struct nccl_comm *parent, int *excluded, int count, struct nccl_comm **out,
          struct nccl_config *config, int flags)
@@ -448,17 +514,17 @@ NCCL_API(enum nccl_result, ncclCommShrink, struct nccl_comm *parent, int *exclud
     enum nccl_result result = comm_config(config);
     if (result != NCCL_SUCCESS)
         return result;
+    struct comm_rest rest = {parent, excluded, count};
     for (int i = 0; i < parent->ranks; i++) {
-        bool stays = true;
-        for (int j = 0; j < count; j++)
-            stays = stays && excluded[j] != i;
+        bool stays = rest_stays(&rest, i);
         if (!stays && i == parent->rank)
             return nccl_error(NCCL_INVALID_USAGE, "ncclCommShrink: rank %d is excluded itself", i);
         ranks += stays;
         rank += stays && i < parent->rank;
     }
     comm_key(name, parent->key, "shrink", __atomic_fetch_add(&parent->children, 1, __ATOMIC_SEQ_CST), ranks);
-    return comm_start(out, ranks, rank, name, parent->device, config ? nccl_settings_read(config) : parent->set);
+    return comm_start(out, ranks, rank, name, parent->device, config ? nccl_settings_read(config) : parent->set,
+                      rest_who, &rest);
 }
 
 /* ---- questions and the end --------------------------------------------------------------------------------------- */

@@ -8,10 +8,18 @@
 
 static __thread int group_depth;
 static __thread struct nccl_task *group_first, **group_last;
+static __thread uint64_t group_number;
+static uint64_t group_numbers;
+
+uint64_t nccl_group_number(void)
+{
+    return group_number;
+}
 
 static enum nccl_result group_run(struct nccl_task *first)
 {
     enum nccl_result result = NCCL_SUCCESS;
+    group_number = __atomic_add_fetch(&group_numbers, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < NCCL_STAGES; i++)
         for (struct nccl_task *task = first; task; task = task->next) {
             enum nccl_result one = task->stage[i] ? task->stage[i](task) : NCCL_SUCCESS;

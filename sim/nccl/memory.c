@@ -31,6 +31,7 @@ struct nccl_memory {
     int count, room;
     unsigned connected; /* a bit for each algorithm */
     struct memory_peer {
+        uint32_t node;
         int place;                     /* among the ranks of its node */
         bool near;                     /* its node is this rank's */
         unsigned char connected, pool; /* pool: for the sender of this place */
@@ -58,22 +59,30 @@ static int memory_world_rank(void)
 
 /* What NCCL_HOSTID says, as for NCCL; else, with node=M, M ranks of the job share one, or, where the process does not know
  * its rank, M devices. */
-uint32_t nccl_memory_node(CUdevice device)
+uint32_t nccl_memory_node_of(int rank)
 {
     const char *host = secure_getenv("NCCL_HOSTID");
-    struct sim_machine_device is;
-    int share = nccl_driver()->sim_machine_node(), rank = memory_world_rank();
+    int share = nccl_driver()->sim_machine_node();
     uint32_t hash = 2166136261u;
     if (host && *host) {
         for (; *host; host++)
             hash = (hash ^ (unsigned char)*host) * 16777619u;
         return hash;
     }
-    if (share <= 0)
-        return 0;
-    if (rank < 0)
-        rank = nccl_device(device, &is);
-    return rank < 0 ? 0 : (uint32_t)(rank / share);
+    return share <= 0 || rank < 0 ? 0 : (uint32_t)(rank / share);
+}
+
+uint32_t nccl_memory_node(CUdevice device)
+{
+    struct sim_machine_device is;
+    int rank = memory_world_rank();
+    return nccl_memory_node_of(rank < 0 ? nccl_device(device, &is) : rank);
+}
+
+static uint32_t memory_node(const struct nccl_comm *comm, int rank)
+{
+    return nccl_is_absent(comm, rank) ? nccl_memory_node_of(comm->world[rank])
+                                   : nccl_room_node(comm->room, nccl_seat(comm, rank));
 }
 
 static void memory_shape(struct nccl_comm *comm, struct nccl_memory *memory)
@@ -91,12 +100,12 @@ static void memory_shape(struct nccl_comm *comm, struct nccl_memory *memory)
                                  .set = comm->set};
     for (int i = 0; i < comm->ranks; i++) {
         struct memory_peer *peer = &memory->peers[i];
-        uint32_t node = nccl_room_node(comm->room, i);
+        peer->node = memory_node(comm, i);
         int before = i - 1;
-        while (before >= 0 && nccl_room_node(comm->room, before) != node)
+        while (before >= 0 && memory->peers[before].node != peer->node)
             before--;
         peer->place = before < 0 ? 0 : memory->peers[before].place + 1;
-        peer->near = node == comm->node;
+        peer->near = peer->node == comm->node;
         shape->nodes += peer->place == 0;
         shape->local += peer->near;
     }

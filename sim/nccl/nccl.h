@@ -163,6 +163,10 @@ struct nccl_comm {
     CUcontext context;
     char key[80]; /* of the room */
     unsigned children;
+    /* Where only some ranks of the job run: each member's rank in the job, and its place in the room, -1: absent.  NULL:
+     * all are there. */
+    int *world, *seat;
+    int seats;
     struct nccl_room *room;
     bool aborted, left;
     enum nccl_result failed;
@@ -178,6 +182,10 @@ struct nccl_comm {
     struct nccl_memory *memory; /* memory.c */
     struct nccl_scaler *scalers;
     int scaler_count;
+    struct nccl_alike { /* what this rank itself broadcasts, or sends to itself, in the group that runs */
+        uint64_t group, from;
+        size_t bytes;
+    } alike[2];
 };
 bool nccl_comm_valid(const struct nccl_comm *comm);
 void nccl_comm_hold(struct nccl_comm *comm);
@@ -197,6 +205,28 @@ enum nccl_result nccl_error(enum nccl_result result, const char *format, ...) __
 /* Work that fails on the simulator's thread: what ncclGetLastError tells all threads from now on. */
 void nccl_error_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* ---- who is there (present.c) ------------------------------------------------------------------------------------ */
+/* All ranks of the job run. */
+bool nccl_present_all(void);
+/* Finds the members of a communicator; an error if some may be absent and they are not known. */
+enum nccl_result nccl_present_of_ids(struct nccl_comm *comm, const struct nccl_id *ids, int count);
+/* ... of a child, with its ranks and its rank. */
+enum nccl_result nccl_present_of_split(struct nccl_comm *child);
+enum nccl_result nccl_present_set(struct nccl_comm *comm, const int *world, int count);
+void nccl_present_free(struct nccl_comm *comm);
+/* The rank that has this place in the room. */
+int nccl_present_rank(const struct nccl_comm *comm, int seat);
+/* Notes that this rank sends to an absent one, or receives from it. */
+void nccl_present_peer(struct nccl_comm *comm, int peer);
+static inline int nccl_seat(const struct nccl_comm *comm, int rank)
+{
+    return comm->seat ? comm->seat[rank] : rank;
+}
+static inline bool nccl_is_absent(const struct nccl_comm *comm, int rank)
+{
+    return comm->seat && comm->seat[rank] < 0;
+}
+
 /* ---- groups (group.c) -------------------------------------------------------------------------------------------- */
 NCCL_EXPORT enum nccl_result pncclGroupStart(void);
 NCCL_EXPORT enum nccl_result pncclGroupEnd(void);
@@ -208,11 +238,14 @@ struct nccl_task {
     void (*end)(struct nccl_task *);
 };
 enum nccl_result nccl_task_add(struct nccl_task *task);
+/* The number of the group that runs. */
+uint64_t nccl_group_number(void);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
 struct nccl_settings nccl_settings_read(const struct nccl_config *config); /* setting.c; NULL: none */
-/* The node of a process's rank on this device: a number that only its ranks have. */
+/* The node of a process's rank on this device, or of a rank of the job: a number that only its ranks have. */
 uint32_t nccl_memory_node(CUdevice device);
+uint32_t nccl_memory_node_of(int world_rank);
 /* All ranks are there.  Parent: its resources are shared; may be NULL. */
 enum nccl_result nccl_memory_init(struct nccl_comm *comm, struct nccl_comm *parent);
 /* Before a collective of so many bytes as NCCL counts; sums as nccl_choice has it. */
@@ -238,6 +271,8 @@ union nccl_number {
 };
 void nccl_reduce_first(union nccl_number *to, const void *from, size_t count, int type);
 void nccl_reduce_next(union nccl_number *to, const void *from, size_t count, int type, int op);
+/* The same numbers, from so many ranks. */
+void nccl_reduce_same(union nccl_number *to, const void *from, size_t count, int type, int op, int ranks);
 void nccl_reduce_last(void *to, union nccl_number *from, size_t count, int type, int op, int ranks);
 void nccl_scale(void *values, size_t count, int type, const void *factor);
 

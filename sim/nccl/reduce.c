@@ -190,6 +190,21 @@ void nccl_reduce_next(union nccl_number *to, const void *from, size_t count, int
         number_add(&to[i], number_read(from, i, type), number_types[type].kind, op);
 }
 
+void nccl_reduce_same(union nccl_number *to, const void *from, size_t count, int type, int op, int ranks)
+{
+    const int kind = number_types[type].kind;
+    bool sums = op != NCCL_PROD && op != NCCL_MAX && op != NCCL_MIN;
+    for (size_t i = 0; i < count; i++) {
+        union nccl_number n = number_read(from, i, type);
+        if (sums && kind == NUMBER_REAL)
+            n.real *= ranks;
+        else if (sums)
+            n.natural *= (uint64_t)ranks;
+        for (int k = op == NCCL_PROD ? ranks : 1; k > 0; k--)
+            number_add(&to[i], n, kind, op);
+    }
+}
+
 void nccl_reduce_last(void *to, union nccl_number *from, size_t count, int type, int op, int ranks)
 {
     for (size_t i = 0; i < count; i++) {

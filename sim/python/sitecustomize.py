@@ -43,6 +43,11 @@ def _without_device(function):
 
 
 def _distributed(c10d):
+    if os.environ.get("GPUPROF_SIM_RANKS"):
+        import gpuprof_absent
+
+        if gpuprof_absent.PRESENT is not None:
+            gpuprof_absent.distributed(c10d)
     if not c10d.is_gloo_available():
         return
     config, device_of = c10d.BackendConfig, c10d._get_object_coll_device
