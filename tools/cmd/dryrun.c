@@ -26,7 +26,9 @@ struct gp_dryrun_options {
     struct gp_launch launch;
     const char *gpu, *memory, *record, *output, *fill, *batch; /* NULL: not given; record "": without a name */
     int64_t devices, budget, steps;                            /* budget: of share, once the GPU is known */
-    struct gp_share share;                                     /* --budget */
+    int64_t world, local_world, jobs;                          /* 0: not given */
+    const char *ranks;
+    struct gp_share share;         /* --budget */
     struct gp_budget_options gate; /* most: not used, --budget is of what the device must have */
     bool json, list, force;
 };
@@ -38,7 +40,9 @@ struct dryrun_work {
     struct gp_sim_gpu *table;
     uint32_t table_count;
     bool all;
-    char **argv; /* of the batch that runs */
+    struct gp_world world;
+    char *const *program; /* without the launcher in front of it */
+    char **argv;          /* of the batch that runs */
     struct gp_budgets budgets;
     struct gp_findings gate;
 };
@@ -261,8 +265,9 @@ static int dryrun_all(struct dryrun_work *w)
 static int dryrun_batch_set(struct dryrun_work *w, int64_t size)
 {
     gp_dryrun_batch_free(w->argv);
-    w->argv = gp_dryrun_batch_argv(w->o->launch.argv, size);
+    w->argv = gp_dryrun_batch_argv(w->program, size);
     w->job.launch.argv = w->argv;
+    w->world.argv = w->argv;
     return w->argv ? GP_EXIT_OK : gp_memory_error("dryrun");
 }
 
@@ -548,6 +553,14 @@ static int dryrun_check(void *options)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
+    if (!o->world && (o->local_world || o->ranks || o->jobs))
+        return gp_usage_error("dryrun", "--%s is of a job of --world=N ranks: say how many it has",
+                              o->ranks         ? "ranks"
+                              : o->local_world ? "local-world"
+                                               : "jobs");
+    if (o->world && o->devices)
+        return gp_usage_error("dryrun", "--devices: with --world the machine has a GPU for each rank of a node: say "
+                                        "--local-world");
     if (o->memory && (gp_text_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
         return gp_usage_error("dryrun", "--memory=%s: %s", o->memory, gp_text_size_why(why, o->memory));
     if (!o->batch)
@@ -574,6 +587,23 @@ static int dryrun_budget(struct dryrun_work *w, struct gp_dryrun_options *o)
     return GP_EXIT_OK;
 }
 
+/* A job of which only some ranks run. */
+static int dryrun_world(struct dryrun_work *w)
+{
+    const struct gp_dryrun_options *o = w->o;
+    int rc = gp_world_begin(&w->world, o->world, o->local_world, o->ranks, o->jobs, o->launch.argv);
+    if (!rc && w->world.local > GP_WIRE_GPUS)
+        rc = gp_usage_error("dryrun", "--local-world=%lld: a simulated node has at most %u GPUs",
+                            (long long)w->world.local, GP_WIRE_GPUS);
+    w->program = w->world.argv;
+    w->job.launch.argv = (char **)w->world.argv;
+    w->job.launch.instead = gp_world_run;
+    w->job.launch.data = &w->world;
+    w->job.world = &w->world;
+    w->job.devices = w->world.local;
+    return rc;
+}
+
 static int dryrun_prepare(struct dryrun_work *w)
 {
     char record[4096];
@@ -581,7 +611,7 @@ static int dryrun_prepare(struct dryrun_work *w)
     struct gp_dryrun_options *o = w->o;
     w->job = (struct gp_dryrun_job){.launch = o->launch,
                                     .memory = o->memory,
-                                    .devices = o->devices,
+                                    .devices = o->devices ? o->devices : 1,
                                     .steps = o->steps,
                                     .fill = o->fill,
                                     .json = o->json};
@@ -589,7 +619,10 @@ static int dryrun_prepare(struct dryrun_work *w)
     if (o->batch)
         gp_dryrun_batch_parse(o->batch, w->answer.batch_sizes);
     w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
+    w->program = o->launch.argv;
     int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
+    if (!rc && o->world)
+        rc = dryrun_world(w);
     if (!rc)
         rc = gp_output_check("dryrun", "-o ", o->output, o->force);
     if (!rc)
@@ -624,6 +657,7 @@ static int dryrun_run(void *options)
             kept = dryrun_keep(&w);
     }
     gp_dryrun_end(&w.job);
+    gp_world_end(&w.world);
     gp_gate_free(&w.gate);
     gp_budgets_free(&w.budgets);
     for (uint32_t i = 0; i < w.answer.run_count; i++)
@@ -644,6 +678,20 @@ static const struct gp_command_option dryrun_options[] = {
               "the memory of each GPU, instead of its own"),
     GP_OPTION(struct gp_dryrun_options, devices, 0, "devices", "N", GP_ARG_NUMBER,
               "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
+    GP_OPTION(struct gp_dryrun_options, world, 0, "world", "N", GP_ARG_NUMBER,
+              "CMD is one rank of a job of N: run some of them, and answer for the others", .low = 1,
+              .high = GP_WORLD_MOST),
+    GP_OPTION(
+        struct gp_dryrun_options, local_world, 0, "local-world", "M", GP_ARG_NUMBER,
+        "how many ranks, and GPUs, each node of the job has (default 8, or what the launcher in front of CMD says)",
+        .low = 1, .high = GP_WORLD_MOST),
+    GP_OPTION(
+        struct gp_dryrun_options, ranks, 0, "ranks", "WHICH", GP_ARG_TEXT,
+        "the ranks to run: a list like 0,8-15, all, or auto: the first two, the last, and those to which they send "
+        "(default auto)"),
+    GP_OPTION(struct gp_dryrun_options, jobs, 0, "jobs", "J", GP_ARG_NUMBER,
+              "run at most J ranks at a time; those of one turn are absent for the others", .low = 1,
+              .high = GP_WORLD_MOST),
     GP_OPTION(struct gp_dryrun_options, steps, 0, "steps", "N", GP_ARG_NUMBER,
               "end CMD when N steps have ended and the peak repeats, if marks, ranges or stacks tell its steps",
               .low = 2, .high = 1000000),
@@ -678,7 +726,8 @@ const struct gp_command_spec gp_command_dryrun = {
     .name = "dryrun",
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
+    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--world=N] [--local-world=M] [--ranks=WHICH] "
+                     "[--jobs=J] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
                      "[--budget=SIZE|PERCENT] [--budgets=FILE] "
                      "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
                      "--list"),
@@ -701,9 +750,10 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
         {"gpuprof dryrun --gpu=rtx-4090 --batch=8 -- python3 train.py --batch '{batch}'",
          "Find the largest multiple of 8 that fits."},
+        {"gpuprof dryrun --world=512 -- python3 train.py", "Ask what ranks of a job of 512 GPUs need."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
-    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),
+    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}),
     .operand_ends = true,
     .check = dryrun_check,
     .run = dryrun_run,

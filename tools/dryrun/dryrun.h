@@ -8,17 +8,19 @@
 #define GP_DRYRUN_DRYRUN_H
 
 #include <dryrun/model.h>
+#include <dryrun/world.h>
 #include <run/launch.h>
 
 struct gp_dryrun_job { /* what is the same for all runs */
     struct gp_launch launch;
-    char folder[4096];    /* of the recordings and of the notes: made by gp_dryrun_begin, and removed at the end */
-    const char *memory;   /* --memory; NULL: that of the GPU */
-    int64_t devices;      /* simulated GPUs of one machine */
-    int64_t budget_bytes; /* 0: none */
-    int64_t steps;        /* end the program when so many were seen; 0: it ends by itself */
-    const char *fill;     /* --fill; NULL: zeros */
-    bool json;            /* the program's standard output is not ours */
+    char folder[4096];      /* of the recordings and of the notes: made by gp_dryrun_begin, and removed at the end */
+    const char *memory;     /* --memory; NULL: that of the GPU */
+    int64_t devices;        /* simulated GPUs of one machine */
+    int64_t budget_bytes;   /* 0: none */
+    int64_t steps;          /* end the program when so many were seen; 0: it ends by itself */
+    const char *fill;       /* --fill; NULL: zeros */
+    bool json;              /* the program's standard output is not ours */
+    struct gp_world *world; /* --world; NULL: one process, which may start others */
     unsigned runs;
 };
 

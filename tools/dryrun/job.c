@@ -454,7 +454,7 @@ static int job_notes(struct gp_dryrun_run *run, const char *path)
 
 static int job_environment(const struct gp_dryrun_job *job, const char *folder, const char *gpu, const char *memory)
 {
-    char spec[512], record[8400], notes[4300], reads[4300], since[32];
+    char spec[512], record[8400], notes[4300], reads[4300], peers[4300], waits[4300], since[32];
     struct timespec now;
     size_t used = 0;
     memory = memory ? memory : job->memory;
@@ -469,11 +469,14 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
     snprintf(record + used, sizeof(record) - used, "/%%p" GP_NAME_SUFFIX);
     snprintf(notes, sizeof(notes), "%s/notes", folder);
     snprintf(reads, sizeof(reads), "%s/reads", folder);
+    snprintf(peers, sizeof(peers), "%s/peers", folder);
+    snprintf(waits, sizeof(waits), "%s/waits", folder);
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
     if (setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
         setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0 &&
-        setenv(GP_JOB_READS, reads, 1) == 0)
+        setenv(GP_JOB_READS, reads, 1) == 0 &&
+        (!job->world || (setenv("GPUPROF_SIM_PEERS", peers, 1) == 0 && setenv("GPUPROF_SIM_WAITS", waits, 1) == 0)))
         return GP_EXIT_OK;
     return gp_memory_error("dryrun");
 }
@@ -633,8 +636,8 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
             close(ends->fds[i]);
 }
 
-int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
-                  struct gp_dryrun_run *run)
+static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
+                    struct gp_dryrun_run *run)
 {
     char folder[4200], notes[4300];
     struct gp_watch watch = {0};
@@ -670,6 +673,33 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, co
     if (!rc)
         rc = job_read(job, run, number);
     gp_dryrun_lives(run, ends.lives, (uint32_t)ends.count);
+    if (!rc && job->world && !gp_world_kinds(job->world, run))
+        rc = gp_memory_error("dryrun");
+    return rc;
+}
+
+/* A run that showed that more ranks are needed leaves nothing. */
+static bool job_grown(struct gp_dryrun_job *job, struct gp_dryrun_run *run)
+{
+    char folder[4200], peers[4300];
+    dryrun_folder(job, job->runs - 1, folder, sizeof(folder));
+    snprintf(peers, sizeof(peers), "%s/peers", folder);
+    if (!job->world || !gp_world_grow(job->world, peers))
+        return false;
+    fprintf(stderr, "gpuprof: dryrun: a rank that runs sends to one that is absent: %u ranks run now\n",
+            job->world->count);
+    gp_dryrun_run_free(run);
+    folder_remove(folder);
+    job->runs--;
+    return true;
+}
+
+int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
+                  struct gp_dryrun_run *run)
+{
+    int rc = job_once(job, gpu, memory, run);
+    while (!rc && job_grown(job, run))
+        rc = job_once(job, gpu, memory, run);
     return rc;
 }
 
@@ -679,6 +709,7 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run)
         free(run->needs[i].lines);
         free(run->needs[i].levels);
         free(run->needs[i].refused);
+        free(run->needs[i].stands_for);
     }
     free(run->needs);
     free(run->notes);

@@ -80,6 +80,8 @@ struct gp_need { /* of one process on one device */
     uint32_t level_count;
     struct gp_need_refused *refused; /* the largest first */
     uint32_t refused_count;
+    int32_t *stands_for; /* ranks of a job of which only some run: those that are as this one; NULL: another shows it */
+    uint32_t stands_count;
     bool oom, over;
     struct gp_need_moment failed; /* the last request that failed, with oom */
     struct gp_need_moment broke;  /* what took the device over the budget, with over */
@@ -109,6 +111,9 @@ struct gp_dryrun_run { /* one run of the program */
     int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
     uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
+    uint32_t job_ranks;    /* --world: ranks of the job, of which those in `needs` ran; 0: all ran */
+    int32_t node_ranks;    /* ... and of a node: processes of several nodes share no device */
+    uint32_t unanswered;   /* ranks of the job for which no row stands */
     struct gp_need *needs;
     uint32_t need_count;
     struct gp_dryrun_note *notes;

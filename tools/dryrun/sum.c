@@ -51,8 +51,11 @@ void gp_dryrun_lives(struct gp_dryrun_run *run, const struct gp_dryrun_life *liv
 /* ---- the processes of a device ----------------------------------------------------------------------------------- */
 
 /* A short program ends before its device's UUID is asked for; then the numbers count. */
-static bool sum_same(const struct gp_need *one, const struct gp_need *other)
+static bool sum_same(const struct gp_dryrun_run *run, const struct gp_need *one, const struct gp_need *other)
 {
+    if (run->node_ranks > 0 && one->rank >= 0 && other->rank >= 0 &&
+        one->rank / run->node_ranks != other->rank / run->node_ranks)
+        return false;
     if (one->uuid[0] && other->uuid[0])
         return strcmp(one->uuid, other->uuid) == 0;
     return one->device == other->device;
@@ -183,7 +186,7 @@ bool gp_dryrun_sum(const struct gp_dryrun_run *run, int64_t threads, int64_t *ne
         uint32_t count = 0;
         bool first = true;
         for (uint32_t k = 0; k < run->need_count; k++)
-            if (sum_same(&run->needs[i], &run->needs[k])) {
+            if (sum_same(run, &run->needs[i], &run->needs[k])) {
                 first &= k >= i;
                 needs[count++] = &run->needs[k];
             }

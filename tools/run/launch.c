@@ -551,7 +551,7 @@ int gp_launch_child_start(struct gp_child *child, const struct gp_launch *launch
     if (child->pid == 0) {
         sigaction(SIGCHLD, &chld_before, NULL);
         sigprocmask(SIG_SETMASK, &before, NULL);
-        _exit(launch_exec(launch));
+        _exit(launch->instead ? launch->instead(launch->data) : launch_exec(launch));
     }
     return child->pid < 0 ? -errno : 0;
 }

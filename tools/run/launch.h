@@ -19,6 +19,9 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     /* The caching allocator; NULL, or a limit of -1 byte, leaves the setting of the environment. */
     const char *allocator, *conf;
     int64_t limit;
+    /* Not NULL: what the child does instead of running argv; returns its exit status. */
+    int (*instead)(void *data);
+    void *data;
 };
 
 /* A program by its path, or one that PATH has. */

@@ -274,9 +274,53 @@ static void text_lines(const struct gp_text_page *page, const struct gp_need *ne
                 gp_text_on(page, GP_DIM), need->line_count - shown, gp_text_on(page, GP_OFF));
 }
 
+/* "3", "0, 8 to 15", at most so many parts. */
+static void text_rank_list(char *out, size_t bytes, const int32_t *ranks, uint32_t count, unsigned most)
+{
+    size_t at = 0;
+    unsigned parts = 0;
+    for (uint32_t i = 0; i < count && at + 40 < bytes; parts++) {
+        uint32_t last = i;
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1)
+            last++;
+        if (parts == most) {
+            snprintf(out + at, bytes - at, " and %" PRIu32 " more", count - i);
+            return;
+        }
+        at += (size_t)snprintf(out + at, bytes - at, last > i ? "%s%" PRId32 "-%" PRId32 : "%s%" PRId32,
+                               parts ? "," : "", ranks[i], ranks[last]);
+        i = last + 1;
+    }
+}
+
+/* A row for ranks that are alike. */
+static void text_kinds(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char needed[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], allocated[GP_SIZE_TEXT], smallest[GP_SIZE_TEXT], list[128];
+    fprintf(page->out, "\n  %-10s %11s %11s %11s %11s  %s\n", "RANK", "NEEDED", "AT LEAST", "RESERVED", "ALLOCATED",
+            "STANDS FOR");
+    for (uint32_t i = 0; i < run->need_count; i++) {
+        const struct gp_need *need = &run->needs[i];
+        if (!need->stands_count && need->rank >= 0)
+            continue;
+        text_rank_list(list, sizeof(list), need->stands_for, need->stands_count, 4);
+        fprintf(page->out, "  %-10" PRId32 " %11s %11s %11s %11s  %s\n", need->rank,
+                gp_size_text(needed, need->needed_bytes), gp_size_text(smallest, need->smallest_bytes),
+                gp_size_text(reserved, need->reserved_peak_bytes), gp_size_text(allocated, need->allocated_peak_bytes),
+                need->stands_count ? list : "");
+    }
+    if (run->unanswered)
+        fprintf(page->out, "  %s%" PRIu32 " of the %" PRIu32 " ranks did not run, and no row stands for them%s\n",
+                gp_text_on(page, GP_DIM), run->unanswered, run->job_ranks, gp_text_on(page, GP_OFF));
+}
+
 static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_run *run)
 {
     char needed[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], allocated[GP_SIZE_TEXT], name[24];
+    if (run->job_ranks) {
+        text_kinds(page, run);
+        return;
+    }
     if (run->need_count < 2)
         return;
     fprintf(page->out, "\n  %-12s %6s %11s %11s %11s\n", "PROCESS", "DEVICE", "NEEDED", "RESERVED", "ALLOCATED");
@@ -647,18 +691,27 @@ static json_t *json_rank_refused(const struct gp_dryrun_run *run, uint32_t at, c
     return rows;
 }
 
+static json_t *json_stands_for(const struct gp_need *need)
+{
+    json_t *ranks = json_array();
+    for (uint32_t i = 0; i < need->stands_count; i++)
+        json_array_append_new(ranks, json_integer(need->stands_for[i]));
+    return ranks;
+}
+
 static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const struct gp_dryrun_run *failed)
 {
     const struct gp_need *need = &run->needs[at];
     int64_t rounding, idle = need_idle(need, &rounding);
     return json_pack(
-        "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,"
+        "{s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,"
+        "s:o,"
         "s:o,"
         "s:o,s:o}",
-        "steps_found", gp_json_text(need->steps_found), "repeats",
-        gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
-        need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty", (int)run->plenty,
-        "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm", need->comm, "device",
+        "stands_for", run->job_ranks ? json_stands_for(need) : json_null(), "steps_found",
+        gp_json_text(need->steps_found), "repeats", gp_json_known(need->repeats ? (int64_t)need->repeats : -1),
+        "repeats_sure", need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty",
+        (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm", need->comm, "device",
         (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
@@ -681,7 +734,8 @@ static json_t *json_ranks(const struct gp_dryrun_answer *answer)
         const struct gp_dryrun_run *run = &answer->runs[gpu->run];
         const struct gp_dryrun_run *failed = gpu->failed == GP_REC_NONE ? run : &answer->runs[gpu->failed];
         for (uint32_t k = 0; gpu->own && k < run->need_count; k++)
-            json_array_append_new(rows, json_rank(run, k, failed));
+            if (!run->job_ranks || run->needs[k].stands_count || run->needs[k].rank < 0)
+                json_array_append_new(rows, json_rank(run, k, failed));
     }
     return rows;
 }
@@ -731,9 +785,10 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:o,s:o,s:o,s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}",
-                     "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
-                     gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
+    return json_pack("{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}",
+                     "world", gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered",
+                     (json_int_t)run->unanswered, "steps_found", gp_json_text(worst ? worst->steps_found : NULL),
+                     "repeats", gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
                      worst && worst->repeats ? json_real(worst->repeats_sure) : json_null(), "schema",
                      "gpuprof.dryrun/1", "command", command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
