@@ -82,7 +82,7 @@ uint32_t nccl_memory_node(CUdevice device)
 static uint32_t memory_node(const struct nccl_comm *comm, int rank)
 {
     return nccl_is_absent(comm, rank) ? nccl_memory_node_of(comm->world[rank])
-                                   : nccl_room_node(comm->room, nccl_seat(comm, rank));
+                                      : nccl_room_node(comm->room, nccl_seat(comm, rank));
 }
 
 static void memory_shape(struct nccl_comm *comm, struct nccl_memory *memory)

@@ -213,6 +213,8 @@ def _store_class(c):
         def _group(self, key):
             """The ranks of the group in whose part of the store the key is, and the key's own name."""
             parts = key.split("/")
+            if self is _objects:
+                return None, parts[-1]
             for part in parts[:-1]:
                 if part in _groups:
                     return _groups[part], parts[-1]

@@ -47,12 +47,14 @@ static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned 
     }
 }
 
-/* The number of this process on its machine, from Open MPI or MPICH. */
+/* The number of this process on its machine, from Open MPI, MPICH or torchrun. */
 static int job_local(void)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     if (!text)
         text = getenv("MPI_LOCALRANKID");
+    if (!text)
+        text = getenv("LOCAL_RANK");
     CHECK(text ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     return text ? atoi(text) : 0;
 }

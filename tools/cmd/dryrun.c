@@ -379,10 +379,12 @@ static void dryrun_places(const struct dryrun_work *w)
         if (run->ranks < run->world && (!fewest || run->ranks < fewest->ranks))
             fewest = run;
     }
-    if (places > (uint64_t)w->o->devices)
+    if (w->o->world) /* the answer says which ranks it is of */
+        return;
+    if (places > (uint64_t)w->job.devices)
         fprintf(stderr,
                 "gpuprof: dryrun: %u ranks of CMD ran on a machine with %lld GPU%s: --devices=%u gives each its own\n",
-                places, (long long)w->o->devices, w->o->devices == 1 ? "" : "s", places);
+                places, (long long)w->job.devices, w->job.devices == 1 ? "" : "s", places);
     else if (fewest)
         fprintf(
             stderr,

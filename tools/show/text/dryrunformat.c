@@ -704,14 +704,12 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
     const struct gp_need *need = &run->needs[at];
     int64_t rounding, idle = need_idle(need, &rounding);
     return json_pack(
-        "{s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,"
-        "s:o,"
-        "s:o,"
-        "s:o,s:o}",
-        "stands_for", run->job_ranks ? json_stands_for(need) : json_null(), "steps_found",
-        gp_json_text(need->steps_found), "repeats", gp_json_known(need->repeats ? (int64_t)need->repeats : -1),
-        "repeats_sure", need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty",
-        (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm", need->comm, "device",
+        "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,"
+        "s:o,s:o,s:o,s:o}",
+        "steps_found", gp_json_text(need->steps_found), "repeats",
+        gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
+        need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty", (int)run->plenty,
+        "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm", need->comm, "device",
         (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
@@ -722,7 +720,8 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
         "peak_step", gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
         (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
-        need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused", json_rank_refused(run, at, failed));
+        need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused", json_rank_refused(run, at, failed),
+        "stands_for", run->job_ranks ? json_stands_for(need) : json_null());
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */

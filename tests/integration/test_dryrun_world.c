@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_dryrun_world.c: `gpuprof dryrun --world`: some ranks of a job run, the others do not.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "integration/command.h"
+
+#define MIB (1ll << 20)
+
+static char folder[64];
+
+static void work_begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-world-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+/* Nothing of the runs is left in the folder, which is TMPDIR. */
+static void work_end(void)
+{
+    char path[512];
+    DIR *entries = opendir(folder);
+    cr_assert_not_null(entries);
+    for (const struct dirent *entry; (entry = readdir(entries));) {
+        bool known = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        cr_expect(known, "%s is left", entry->d_name);
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        unlink(path);
+    }
+    closedir(entries);
+    cr_expect_eq(rmdir(folder), 0);
+}
+
+TestSuite(world, .init = work_begin, .fini = work_end, .timeout = 120);
+
+/* `gpuprof dryrun ARGUMENTS`, with the words of one string; %s of it is the program "job". */
+static void dryrun(const char *arguments, int status)
+{
+    char line[2048], temporary[96];
+    const char *argv[40] = {path_command(), "dryrun"};
+    const char *env[] = {temporary, "GPUPROF_SIM", NULL};
+    int count = 2;
+    snprintf(temporary, sizeof(temporary), "TMPDIR=%s", folder);
+    snprintf(line, sizeof(line), arguments, path_program("job"));
+    for (char *word = strtok(line, " "); word && count < 39; word = strtok(NULL, " "))
+        argv[count++] = word;
+    run_program(status, &(struct spawn_options){.argv = argv, .env = env});
+}
+
+static json_t *dryrun_json(const char *arguments, int status)
+{
+    dryrun(arguments, status);
+    json_t *top = said_json();
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.dryrun/1");
+    return top;
+}
+
+static json_t *at(json_t *top, const char *list, size_t i)
+{
+    json_t *row = json_array_get(json_object_get(top, list), i);
+    cr_assert(row, "no %s[%zu]", list, i);
+    return row;
+}
+
+static long long number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    cr_assert(json_is_integer(value), "%s", key);
+    return json_integer_value(value);
+}
+
+static void stands_for(json_t *row, const int *ranks, size_t count)
+{
+    json_t *list = json_object_get(row, "stands_for");
+    cr_assert_eq(json_array_size(list), count);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(json_integer_value(json_array_get(list, i)), ranks[i]);
+}
+
+/* Each rank has the variables of torchrun, and a device of its own on its node; nodes share no device. */
+Test(world, ranks_of_a_list)
+{
+    json_t *top = dryrun_json("--gpu=t4 --json --world=512 --local-world=4 --ranks=5,9-10 -- %s local=64", 0);
+    cr_expect_eq(number(top, "world"), 512);
+    cr_expect_eq(number(top, "world_unanswered"), 509);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 2); /* 5 and 9 have the same place on their nodes */
+    for (size_t i = 0; i < 2; i++) {
+        static const int ranks[][2] = {{5, 9}, {10}};
+        long long rank = ranks[i][0];
+        cr_expect_eq(number(at(top, "ranks", i), "rank"), rank);
+        cr_expect_eq(number(at(top, "ranks", i), "device"), rank % 4);
+        cr_expect_eq(number(at(top, "ranks", i), "allocated_peak_bytes"), (64 + 64 * (rank % 4)) / 4 * 5 * MIB);
+        stands_for(at(top, "ranks", i), ranks[i], 2 - i);
+    }
+    /* They do not add up: they are on two nodes. */
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), number(at(top, "ranks", 1), "needed_bytes"));
+    json_decref(top);
+}
+
+Test(world, ranks_that_are_alike_share_a_row)
+{
+    static const int all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    json_t *top = dryrun_json("--gpu=t4 --json --world=8 --local-world=4 -- %s mib=64", 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 1);
+    stands_for(at(top, "ranks", 0), all, 8);
+    cr_expect_eq(number(top, "world_unanswered"), 0);
+    json_decref(top);
+    top = dryrun_json("--gpu=t4 --json --world=3 --ranks=all --jobs=1 -- %s mib=64", 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 1);
+    stands_for(at(top, "ranks", 0), all, 3);
+    json_decref(top);
+    dryrun("--gpu=t4 --world=8 --ranks=1,2 -- %s mib=64", 0);
+    SAYS("6 of the 8 ranks did not run, and no row stands for them");
+    WARNS_NOT("in the answer");
+}
+
+/* A program that sends to an absent rank says so in a file, as the stand-in for NCCL does; here a shell does. */
+Test(world, stages_of_pipelines_are_followed)
+{
+    static const int first[] = {0, 1, 2};
+    json_t *top = dryrun_json("--gpu=t4 --json --world=16 -- /bin/sh -c "
+                              "[\t$RANK\t!=\t0\t]||printf\t'0\\t4\\t0,4,8,12\\n'>>$GPUPROF_SIM_PEERS;"
+                              "exec\t%s\tmib=$((64+RANK/4*4))",
+                              0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 4);
+    json_t *list = json_object_get(at(top, "ranks", 0), "stands_for");
+    cr_expect_eq(json_array_size(list), 4);
+    for (size_t i = 0; i < 3; i++)
+        cr_expect_eq(json_integer_value(json_array_get(list, i)), first[i]);
+    list = json_object_get(at(top, "ranks", 3), "stands_for");
+    cr_expect_eq(json_integer_value(json_array_get(list, json_array_size(list) - 1)), 15);
+    cr_expect_eq(number(top, "world_unanswered"), 0);
+    json_decref(top);
+}
+
+Test(world, launchers_in_front_are_understood)
+{
+    json_t *top = dryrun_json("--gpu=t4 --json --world=8 --ranks=5 -- torchrun --standalone --nnodes=2 "
+                              "--nproc_per_node 4 -m --no-python %s local=64",
+                              0);
+    cr_expect_eq(number(at(top, "ranks", 0), "device"), 1);
+    json_decref(top);
+    top =
+        dryrun_json("--gpu=t4 --json --world=8 --ranks=5 -- mpirun -np 8 --mca btl self -N 4 -x GP_A=b %s local=64", 0);
+    cr_expect_eq(number(at(top, "ranks", 0), "device"), 1);
+    json_decref(top);
+    top =
+        dryrun_json("--gpu=t4 --json --world=8 --ranks=5 -- srun -n8 --ntasks-per-node=4 --gres=gpu:4 %s local=64", 0);
+    cr_expect_eq(number(at(top, "ranks", 0), "device"), 1);
+    json_decref(top);
+    dryrun("--world=8 -- torchrun --nnodes=2 --nproc-per-node=8 x.py", 2);
+    WARNS("--world=8, and torchrun starts 16 ranks: which is it?");
+    dryrun("--world=8 --local-world=2 -- mpirun -N 4 x", 2);
+    WARNS("--local-world=2, and mpirun starts 4 ranks on a node: which is it?");
+    dryrun("--world=8 -- accelerate launch --config_file=c.yaml x.py", 2);
+    WARNS("--config_file=c.yaml is an option whose effect is not known here");
+    WARNS("gpuprof dryrun --world=8 --local-world=RANKS_OF_A_NODE -- python3 SCRIPT ...");
+    dryrun("--world=8 -- python3 -m torch.distributed.run --nproc-per-node=2", 2);
+    WARNS("torchrun names no program");
+}
+
+Test(world, what_cannot_be_asked)
+{
+    dryrun("--ranks=0 -- %s mib=1", 2);
+    WARNS("--ranks is of a job of --world=N ranks: say how many it has");
+    dryrun("--world=4 --ranks=0,4 -- %s mib=1", 2);
+    WARNS("--ranks=0,4: rank 4: a job of 4 has the ranks 0 to 3");
+    dryrun("--world=4 --ranks=2-1 -- %s mib=1", 2);
+    WARNS("not 'auto', 'all' or a list of ranks like 0,8-15");
+    dryrun("--world=0 -- %s mib=1", 2);
+    dryrun("--world=4 --local-world=5 -- %s mib=1", 2);
+    WARNS("--local-world=5: the job has 4 ranks");
+    dryrun("--world=4 --devices=2 -- %s mib=1", 2);
+    dryrun("--world=4 --jobs=2 -- %s mib=1", 2);
+    dryrun("--world=4 -- /nonexistent", 127);
+    dryrun("--world=4 -- /bin/false", 1);
+    WARNS("no process used a GPU: CMD failed before");
+}
+
+/* One rank that fails ends the others. */
+Test(world, a_rank_that_fails_ends_the_job)
+{
+    dryrun("--gpu=t4 --world=4 --ranks=0,1 -- /bin/sh -c [\t$RANK\t=\t0\t]&&exit\t5;exec\tsleep\t100", 1);
+    WARNS("no process used a GPU: CMD failed before");
+}
