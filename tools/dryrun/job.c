@@ -636,14 +636,30 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
             close(ends->fds[i]);
 }
 
+/* Whether a run has shown that more ranks are needed: then nothing of it is read. */
+static bool job_grown(struct gp_dryrun_job *job, const char *folder)
+{
+    char peers[4300];
+    snprintf(peers, sizeof(peers), "%s/peers", folder);
+    if (!job->world || !gp_world_grow(job->world, peers))
+        return false;
+    fprintf(stderr, "gpuprof: dryrun: a rank that runs sends to one that is absent: %u ranks run now\n",
+            job->world->count);
+    folder_remove(folder);
+    job->runs--;
+    return true;
+}
+
+/* *again: it is to be made once more, with more ranks. */
 static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
-                    struct gp_dryrun_run *run)
+                    struct gp_dryrun_run *run, bool *again)
 {
     char folder[4200], notes[4300];
     struct gp_watch watch = {0};
     struct job_ends ends = {0};
     struct gp_child child;
     unsigned number = job->runs;
+    *again = false;
     *run = (struct gp_dryrun_run){.plenty = memory, .threads = gpu->threads};
     snprintf(run->gpu, sizeof(run->gpu), "%s", gpu->key);
     dryrun_folder(job, number, folder, sizeof(folder));
@@ -658,6 +674,11 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
     if (rc)
         return rc;
     job_watch(job, run, &child, &watch, &ends);
+    *again = job_grown(job, folder);
+    if (*again) {
+        gp_watch_free(&watch);
+        return GP_EXIT_OK;
+    }
     for (int i = 0; !rc && i < watch.count; i++)
         if (gp_watch_read(watch.watched[i]) != 0)
             rc = gp_memory_error("dryrun");
@@ -678,28 +699,14 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
     return rc;
 }
 
-/* A run that showed that more ranks are needed leaves nothing. */
-static bool job_grown(struct gp_dryrun_job *job, struct gp_dryrun_run *run)
-{
-    char folder[4200], peers[4300];
-    dryrun_folder(job, job->runs - 1, folder, sizeof(folder));
-    snprintf(peers, sizeof(peers), "%s/peers", folder);
-    if (!job->world || !gp_world_grow(job->world, peers))
-        return false;
-    fprintf(stderr, "gpuprof: dryrun: a rank that runs sends to one that is absent: %u ranks run now\n",
-            job->world->count);
-    gp_dryrun_run_free(run);
-    folder_remove(folder);
-    job->runs--;
-    return true;
-}
-
 int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
                   struct gp_dryrun_run *run)
 {
-    int rc = job_once(job, gpu, memory, run);
-    while (!rc && job_grown(job, run))
-        rc = job_once(job, gpu, memory, run);
+    bool again = false;
+    int rc;
+    do
+        rc = job_once(job, gpu, memory, run, &again);
+    while (!rc && again);
     return rc;
 }
 
