@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# A rank of a job whose other ranks are absent takes as much as it does where all run, to the byte: by PyTorch's own peaks, by the
+# answer of the dry run, and of the device.  For each way to divide a model, with 2 and 4 ranks.
+#
+#   tests/real/absent.sh [BUILD] [WAY...]        RANKS="2 4 8": other numbers of ranks
+#
+# The packages come from the index (the row "torch-newest" of index.table), or are in the environment $GPUPROF_TORCH_ROOT; without
+# them the test is skipped (exit status 77).
+set -u
+cd "$(dirname "$0")/../.."
+build=$(cd "${1:-build}" && pwd)
+shift
+root=${GPUPROF_TORCH_ROOT:-}
+[ -n "$root" ] || root=$(tests/real/index torch-newest) || { echo "$root" | tail -n 1; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+[ $# -gt 0 ] || set -- ddp fsdp1 fsdp2 hsdp tp pp interleaved cp ep
+
+one() { # NAME RANKS WHICH WAY: what it says goes to $work/NAME
+    timeout -k 10 900 "$build/bin/gpuprof" dryrun --gpu=h100-80g --json --world="$2" --ranks="$3" -- \
+        "$root/bin/python3" tests/real/ranks/absent.py "$4" >"$work/$1.json" 2>"$work/$1.error" </dev/null
+}
+
+for ranks in ${RANKS:-2 4}; do
+    for way; do
+        [ "$way$ranks" != hsdp2 ] || continue
+        begun=$SECONDS which=0
+        # Of a pipeline one rank of each stage runs.
+        case $way in pp | interleaved) which=0,$((ranks / 2)) ;; esac
+        if one all "$ranks" all "$way" && one some "$ranks" "$which" "$way" &&
+            python3 - "$work" "$which" >"$work/out" 2>&1 <<'END'
+import json
+import sys
+folder, which = sys.argv[1], [int(rank) for rank in sys.argv[2].split(",")]
+own, here = {}, {}
+for name in "all", "some":
+    for line in open(f"{folder}/{name}.error"):
+        if line.startswith("peak "):
+            rank, *numbers = map(int, line.split()[1:])
+            own[name, rank] = numbers
+    for row in json.load(open(f"{folder}/{name}.json"))["ranks"]:
+        for rank in row["stands_for"]:
+            here[name, rank] = [row[key] for key in ("allocated_peak_bytes", "reserved_peak_bytes", "needed_bytes")]
+for rank in which:
+    for of in own, here:
+        if of["all", rank] != of["some", rank]:
+            sys.exit(f"rank {rank}: with all ranks {of['all', rank]}, without the others {of['some', rank]}")
+print("allocated, reserved, of the device:", *own["all", which[0]])
+END
+        then
+            passed=$((passed + 1))
+            echo "ok      $way, $ranks ranks, $which present: $(cat "$work/out") ($((SECONDS - begun)) s)"
+        else
+            failed=$((failed + 1))
+            echo "FAILED  $way, $ranks ranks, $which present"
+            cat "$work/out" 2>/dev/null
+            grep -hE 'Error|gpuprof' "$work/all.error" "$work/some.error" 2>/dev/null | tail -n 8 | sed 's/^/        /'
+        fi
+        rm -f "$work"/*
+    done
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""A small model under each way to divide it among ranks: absent.py WAY.  Called by tests/real/absent.sh."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+
+WIDTH, LAYERS, WORDS, LENGTH, BATCH, STEPS = 512, 4, 1003, 128, 4, 3
+world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    """Layers first to last of so many; the ends have the words."""
+
+    def __init__(self, first=0, last=LAYERS):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH) if first == 0 else None
+        self.layers = nn.ModuleList(Layer() for _ in range(first, last))
+        self.head = nn.Linear(WIDTH, WORDS) if last == LAYERS else None
+
+    def forward(self, x):
+        x = self.words(x) if self.words else x
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x) if self.head else x
+
+
+def loss_of(output, target):
+    return nn.functional.cross_entropy(output.flatten(0, 1).float(), target.flatten())
+
+
+def text():
+    return torch.zeros(BATCH, LENGTH, dtype=torch.long, device=device)
+
+
+def train(model, clip=None):
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    for _ in range(STEPS):
+        words = text()
+        loss_of(model(words), words).backward()
+        if clip:
+            clip(model)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def ddp():
+    train(nn.parallel.DistributedDataParallel(Model().to(device)))
+
+
+def fsdp1():
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    model = FullyShardedDataParallel(Model().to(device), auto_wrap_policy=ModuleWrapPolicy({Layer}), device_id=device)
+    train(model, lambda model: model.clip_grad_norm_(1.0))
+
+
+def _fully(mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    model = Model().to(device)
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    train(model, lambda model: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+
+
+def fsdp2():
+    _fully(init_device_mesh("cuda", (world,)))
+
+
+def hsdp():
+    _fully(init_device_mesh("cuda", (2, world // 2), mesh_dim_names=("copies", "parts")))
+
+
+def tp():
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh, model = init_device_mesh("cuda", (world,)), Model().to(device)
+    for layer in model.layers:
+        parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    train(model)
+
+
+def _pipeline(stages_each):
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+
+    mesh = init_device_mesh("cuda", (2, world // 2), mesh_dim_names=("stages", "copies"))
+    own, total = mesh.get_local_rank("stages"), 2 * stages_each
+    models, stages = [], []
+    for number in range(own, total, 2):
+        model = Model(number * LAYERS // total, (number + 1) * LAYERS // total).to(device)
+        if world > 2:
+            model = nn.parallel.DistributedDataParallel(model, process_group=mesh.get_group("copies"))
+        models.append(model)
+        stages.append(PipelineStage(model, number, total, device, group=mesh.get_group("stages")))
+    make = Schedule1F1B if stages_each == 1 else ScheduleInterleaved1F1B
+    schedule = make(stages[0] if stages_each == 1 else stages, 4, loss_fn=loss_of)
+    optimizer = torch.optim.AdamW([parameter for model in models for parameter in model.parameters()])
+    for _ in range(STEPS):
+        words = text()
+        schedule.step(*((words,) if own == 0 else ()), **({"target": words, "losses": []} if own == 1 else {}))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def pp():
+    _pipeline(1)
+
+
+def interleaved():
+    _pipeline(2)
+
+
+def cp():
+    """Keys and values go around a ring."""
+    model = Model().to(device)
+    for _ in range(STEPS):
+        loss_of(model(text()), text()).backward()
+        part = torch.zeros(BATCH, LENGTH, WIDTH, device=device)
+        for _ in range(world - 1):
+            other = torch.empty_like(part)
+            for work in dist.batch_isend_irecv(
+                [dist.P2POp(dist.isend, part, (rank + 1) % world), dist.P2POp(dist.irecv, other, (rank - 1) % world)]
+            ):
+                work.wait()
+            part = torch.cat([other[:1], part[1:]])
+
+
+def ep():
+    """Words go to the ranks that have their experts, and back."""
+    model = Model().to(device)
+    for _ in range(STEPS):
+        out = model(text())
+        loss_of(out, text()).backward()
+        sent = torch.zeros(world * 64, WIDTH, device=device)
+        got = torch.empty_like(sent)
+        counts = torch.zeros(world, dtype=torch.long, device=device)
+        dist.all_to_all_single(torch.empty_like(counts), counts)
+        dist.all_to_all_single(got, sent)
+        dist.all_to_all_single(sent, Layer().to(device)(got).detach(), [64] * world, [64] * world)
+
+
+torch.cuda.set_device(device)
+dist.init_process_group("nccl")
+globals()[sys.argv[1]]()
+torch.cuda.synchronize()
+free, total = torch.cuda.mem_get_info()
+print("peak", rank, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free, flush=True)
+dist.destroy_process_group()
