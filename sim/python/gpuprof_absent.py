@@ -108,6 +108,7 @@ def _tell_id(value, ranks):
 
 _lock = threading.Lock()
 _base = None
+_stores = []
 
 
 def _make_base(c):
@@ -152,6 +153,7 @@ def _store_class(c):
 
         def __init__(self, *names, **_unused):
             super().__init__()
+            _stores.append(self)  # C++ keeps its own half alone, which then has no functions
             self._store = _make_base(c)
             self._prefix = "/".join(str(name) for name in names[:2]) + "/"
             self._limit = None

@@ -190,3 +190,38 @@ Test(world, a_rank_that_fails_ends_the_job)
     dryrun("--gpu=t4 --world=4 --ranks=0,1 -- /bin/sh -c [\t$RANK\t=\t0\t]&&exit\t5;exec\tsleep\t100", 1);
     WARNS("no process used a GPU: CMD failed before");
 }
+
+/* Ranks that ran elsewhere, each by itself, are one answer. */
+Test(world, recordings_of_ranks_are_merged)
+{
+    char line[512];
+    for (int rank = 0; rank < 3; rank++) {
+        snprintf(line, sizeof(line),
+                 "--gpu=t4 --world=64 --local-world=4 --ranks=%d --record=%s/r%d.gpuprof -- %%s local=64", rank, folder,
+                 rank);
+        dryrun(line, 0);
+    }
+    snprintf(line, sizeof(line),
+             "--merge --local-world=4 %s/r0.gpuprof %s/r1.gpuprof %s/r2.gpuprof -o %s/page.html --json", folder, folder,
+             folder, folder);
+    json_t *top = dryrun_json(line, 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 3);
+    for (size_t i = 0; i < 3; i++) {
+        cr_expect_eq(number(at(top, "ranks", i), "rank"), (long long)i);
+        cr_expect_eq(number(at(top, "ranks", i), "allocated_peak_bytes"), (64 + 64 * (long long)i) / 4 * 5 * MIB);
+    }
+    cr_expect_eq(number(top, "world"), 64);
+    cr_expect_eq(number(top, "world_unanswered"), 61);
+    cr_expect_str_eq(json_string_value(json_object_get(at(top, "gpus", 0), "gpu")), "t4");
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), number(at(top, "ranks", 2), "needed_bytes"));
+    json_decref(top);
+    dryrun("--merge", 2);
+    dryrun("--merge /nonexistent.gpuprof", 1);
+    snprintf(line, sizeof(line), "--merge %s/r0.gpuprof --steps=3", folder);
+    dryrun(line, 2);
+    WARNS("after the recordings only -o PAGE, --json and --force may follow");
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof(line), i < 3 ? "%s/r%d.gpuprof" : "%s/page.html", folder, i);
+        cr_expect_eq(unlink(line), 0, "%s", line);
+    }
+}

@@ -30,7 +30,7 @@ struct gp_dryrun_options {
     const char *ranks;
     struct gp_share share;         /* --budget */
     struct gp_budget_options gate; /* most: not used, --budget is of what the device must have */
-    bool json, list, force;
+    bool json, list, force, merge;
 };
 
 struct dryrun_work {
@@ -317,6 +317,51 @@ static int dryrun_batches(struct dryrun_work *w)
     return rc ? rc : dryrun_own(w, &w->answer.gpus[0]);
 }
 
+/* ---- ranks that ran elsewhere ------------------------------------------------------------------------------------ */
+
+/* On the GPU of the recordings, or on that which is named. */
+static int dryrun_merged(struct dryrun_work *w)
+{
+    struct gp_dryrun_gpu *gpu = &w->answer.gpus[0];
+    char name[64];
+    int64_t total = 0;
+    int rc = gp_dryrun_merge_gpu(w->o->launch.argv[0], name, sizeof(name), &total);
+    const struct gp_sim_gpu *row = !rc && !w->o->gpu && *name ? dryrun_find(w, name) : NULL;
+    if (row) {
+        w->answer.gpu_count = 0;
+        dryrun_add(w, row, total);
+    }
+    w->answer.runs = rc ? NULL : calloc(1, sizeof(*w->answer.runs));
+    if (!w->answer.runs)
+        return rc ? rc : gp_memory_error("dryrun");
+    w->answer.run_count = 1;
+    w->answer.runs[0] = (struct gp_dryrun_run){.threads = gpu->threads, .total_bytes = gpu->total_bytes};
+    snprintf(w->answer.runs[0].gpu, sizeof(w->answer.runs[0].gpu), "%s", gpu->key);
+    w->answer.runs[0].notes = calloc(1, sizeof(*w->answer.runs[0].notes));
+    gpu->own = true;
+    rc = gp_dryrun_merge(&w->answer.runs[0], w->o->launch.argv, w->o->local_world, w->o->budget);
+    gpu->verdict = GP_DRYRUN_FITS;
+    if (!rc)
+        rc = dryrun_sizes(gpu, &w->answer.runs[0]);
+    if (!rc && (dryrun_no_memory(&w->answer.runs[0]) || gpu->needed_bytes > gpu->total_bytes))
+        gpu->verdict = GP_DRYRUN_TOO_LARGE;
+    return rc;
+}
+
+/* The recordings of the run, to be freed with their list; NULL: out of memory. */
+static char **dryrun_files(const struct dryrun_work *w)
+{
+    size_t count = 0;
+    if (!w->o->merge)
+        return gp_dryrun_files(&w->job, w->answer.shown);
+    while (w->o->launch.argv[count])
+        count++;
+    char **files = calloc(count + 1, sizeof(*files));
+    for (size_t i = 0; files && i < count; i++)
+        files[i] = strdup(w->o->launch.argv[i]);
+    return files;
+}
+
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 /* A pool that is taken ahead is the same part of another GPU. */
@@ -379,7 +424,7 @@ static void dryrun_places(const struct dryrun_work *w)
         if (run->ranks < run->world && (!fewest || run->ranks < fewest->ranks))
             fewest = run;
     }
-    if (w->o->world) /* the answer says which ranks it is of */
+    if (w->o->world || w->o->merge) /* the answer says which ranks it is of */
         return;
     if (places > (uint64_t)w->job.devices)
         fprintf(stderr,
@@ -422,7 +467,7 @@ static int dryrun_gate(struct dryrun_work *w)
     int rc = GP_EXIT_OK;
     for (uint32_t i = 0; w->answer.budget_bytes && i < w->answer.gpu_count; i++)
         dryrun_gate_gpu(w, &w->answer.gpus[i]);
-    char **files = w->budgets.count ? gp_dryrun_files(&w->job, w->answer.shown) : NULL;
+    char **files = w->budgets.count ? dryrun_files(w) : NULL;
     if (w->budgets.count && !files)
         return gp_memory_error("dryrun");
     for (size_t i = 0; files && files[i]; i++) {
@@ -486,7 +531,7 @@ static int dryrun_finish(struct dryrun_work *w)
 /* The page of the run that the text shows. */
 static int dryrun_page(const struct dryrun_work *w)
 {
-    char **files = gp_dryrun_files(&w->job, w->answer.shown);
+    char **files = dryrun_files(w);
     struct gp_load_options options = {
         .target = GP_TARGET_INIT("dryrun"), .file_count = 1, .output = w->o->output, .force = w->o->force};
     int rc = files && files[0] ? GP_EXIT_OK : GP_EXIT_FAILED;
@@ -548,13 +593,19 @@ static int dryrun_keep(const struct dryrun_work *w)
 
 static int dryrun_check(void *options)
 {
-    const struct gp_dryrun_options *o = options;
+    struct gp_dryrun_options *o = options;
     int64_t bytes;
     char why[GP_TEXT_WHY];
     if (o->list)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
+    if (o->merge && (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill))
+        return gp_usage_error("dryrun",
+                              "--merge reads recordings and runs nothing: of the other options it takes --gpu, "
+                              "--local-world, --budget, --budgets, -o and --json");
+    if (o->merge)
+        return gp_dryrun_merge_words(o->launch.argv, &o->output, &o->json, &o->force);
     if (!o->world && (o->local_world || o->ranks || o->jobs))
         return gp_usage_error("dryrun", "--%s is of a job of --world=N ranks: say how many it has",
                               o->ranks         ? "ranks"
@@ -638,7 +689,7 @@ static int dryrun_prepare(struct dryrun_work *w)
         rc = dryrun_gpus(w);
     if (!rc)
         rc = dryrun_budget(w, o);
-    return rc ? rc : gp_dryrun_begin(&w->job, o->record);
+    return rc || o->merge ? rc : gp_dryrun_begin(&w->job, o->record);
 }
 
 static int dryrun_run(void *options)
@@ -649,7 +700,7 @@ static int dryrun_run(void *options)
         return gp_launch_gpus("dryrun");
     int rc = dryrun_prepare(&w), kept = GP_EXIT_OK;
     if (!rc)
-        rc = o->batch ? dryrun_batches(&w) : dryrun_all(&w);
+        rc = o->merge ? dryrun_merged(&w) : o->batch ? dryrun_batches(&w) : dryrun_all(&w);
     if (!rc) {
         rc = dryrun_finish(&w);
         bool shown = w.answer.runs[w.answer.shown].need_count > 0;
@@ -717,6 +768,9 @@ static const struct gp_command_option dryrun_options[] = {
             "replace an older recording, and a PAGE or a file of --junit that gpuprof did not write"),
     GP_FLAG(struct gp_dryrun_options, json, 0, "json",
             "print JSON, schema gpuprof.dryrun/1; CMD's standard output goes to standard error"),
+    GP_FLAG(
+        struct gp_dryrun_options, merge, 0, "merge",
+        "the words after the options are recordings of ranks that ran elsewhere with --record: their answer as one"),
     GP_FLAG(struct gp_dryrun_options, list, 0, "list", "print the GPUs that --gpu takes"),
     GP_OPTION_LIBRARY(struct gp_dryrun_options),
     {0}};
@@ -732,7 +786,7 @@ const struct gp_command_spec gp_command_dryrun = {
                      "[--jobs=J] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
                      "[--budget=SIZE|PERCENT] [--budgets=FILE] "
                      "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
-                     "--list"),
+                     "--merge [--gpu=NAME] [--local-world=M] [--budget=SIZE] [-o PAGE] [--json] FILE...", "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "

@@ -51,6 +51,14 @@ struct gp_dryrun_life {
 };
 void gp_dryrun_lives(struct gp_dryrun_run *run, const struct gp_dryrun_life *lives, uint32_t count);
 
+/* The GPU of a recording, by its name, and its memory; "": none. */
+int gp_dryrun_merge_gpu(const char *file, char *name, size_t bytes, int64_t *total_bytes);
+/* Reads recordings of ranks that ran elsewhere, `local` on each node (0: 8).  GP_EXIT_OK, or an exit status after a message. */
+int gp_dryrun_merge(struct gp_dryrun_run *run, char *const *files, int64_t local, int64_t budget_bytes);
+
+/* Takes the options out of the words that follow --merge, which are recordings otherwise. */
+int gp_dryrun_merge_words(char **argv, const char **output, bool *json, bool *force);
+
 /* --batch=N[,M].  Not 0: not such a list. */
 int gp_dryrun_batch_parse(const char *text, int64_t sizes[2]);
 /* Whether an argument of the program has "{batch}", and the command line with a size for it; NULL: out of memory. */
