@@ -217,7 +217,7 @@ def _store_class(c):
             parts = key.split("/")
             if self is _objects:
                 return None, parts[-1]
-            for part in parts[:-1]:
+            for part in reversed(parts[:-1]):  # that of the world is in front of each
                 if part in _groups:
                     return _groups[part], parts[-1]
             return None, parts[-1]

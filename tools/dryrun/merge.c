@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * merge.c: the recordings of ranks that ran elsewhere as one run: see dryrun.h.  A scheduler starts the ranks, each with --ranks=R
  * --record=FILE; their recordings have all but what the libraries assumed. */
+#include <common/loaded.h>
 #include <common/messages.h>
 #include <common/values.h>
 #include <dryrun/dryrun.h>
-#include <read/recording/recording.h>
 
 #include <errno.h>
 #include <stdio.h>
