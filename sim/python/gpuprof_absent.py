@@ -559,6 +559,26 @@ def _watch(thread):
         _append("GPUPROF_SIM_WAITS", "\t".join([str(_own), *(text.replace("\t", " ") for text in frames)]))
 
 
+def launcher(module):
+    """torchrun inside a script of a job whose ranks are there already: this process is one of them, so it becomes the program."""
+    own = module.elastic_launch.__call__
+
+    @functools.wraps(own)
+    def call(self, *args):
+        local, wanted = _number("LOCAL_WORLD_SIZE"), self._config.nproc_per_node
+        if wanted != local:
+            raise SystemExit(
+                f"gpuprof: sim: torchrun in the program starts {wanted} ranks on a node, and the job has {local}: run it "
+                f"with --local-world={wanted}"
+            )
+        if not isinstance(self._entrypoint, str):
+            return {_own: self._entrypoint(*args)}
+        sys.stdout.flush()
+        os.execvp(self._entrypoint, [self._entrypoint, *map(str, args)])
+
+    module.elastic_launch.__call__ = call
+
+
 def distributed(c10d):
     """Changes torch.distributed.distributed_c10d, which has just been loaded."""
     global _objects

@@ -80,6 +80,13 @@ def _distributed(c10d):
             setattr(c10d, name, _without_device(getattr(c10d, name)))
 
 
+def _launcher(module):
+    if os.environ.get("GPUPROF_SIM_STORE"):
+        import gpuprof_absent
+
+        gpuprof_absent.launcher(module)
+
+
 def _zero(optimizer):
     optimizer._broadcast_object = _without_device(optimizer._broadcast_object)
 
@@ -286,6 +293,7 @@ _CHANGES = {
     "torch.amp.grad_scaler": _scaler,
     "torch.cuda.amp.grad_scaler": _scaler,
     "torch.distributed.distributed_c10d": _distributed,
+    "torch.distributed.launcher.api": _launcher,
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
     "transformers.generation.stopping_criteria": _criteria,
     "transformers.generation.utils": _generation,
