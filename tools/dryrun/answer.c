@@ -31,3 +31,34 @@ int64_t gp_dryrun_refused(const struct gp_dryrun_run *run)
             count += run->needs[i].refused[k].count;
     return count;
 }
+
+int64_t gp_need_idle(const struct gp_need *need, int64_t *rounding)
+{
+    int64_t rest = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
+    int64_t cache = need->reserved_peak_bytes - need->allocated_peak_bytes;
+    rest = rest > 0 ? rest : 0;
+    cache = cache < 0 ? 0 : cache < rest ? cache : rest;
+    *rounding = rest - cache;
+    return cache;
+}
+
+double gp_dryrun_batch_more(const struct gp_dryrun_answer *answer)
+{
+    int64_t needed[2] = {-1, -1};
+    for (uint32_t i = 0; i < answer->batch_count; i++)
+        for (unsigned k = 0; k < 2; k++)
+            if (answer->batches[i].size == answer->batch_sizes[k] && answer->batches[i].verdict == GP_DRYRUN_FITS)
+                needed[k] = answer->batches[i].needed_bytes;
+    if (needed[0] < 0 || needed[1] < 0)
+        return 0;
+    return (double)(needed[1] - needed[0]) / (double)(answer->batch_sizes[1] - answer->batch_sizes[0]);
+}
+
+const struct gp_dryrun_batch *gp_dryrun_batch_largest(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_batch *largest = NULL;
+    for (uint32_t i = 0; i < answer->batch_count; i++)
+        if (answer->batches[i].verdict == GP_DRYRUN_FITS)
+            largest = &answer->batches[i];
+    return largest;
+}

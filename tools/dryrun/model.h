@@ -168,5 +168,12 @@ static inline bool gp_dryrun_failed(const struct gp_dryrun_run *run)
 }
 /* The requests that got no memory, of all processes. */
 int64_t gp_dryrun_refused(const struct gp_dryrun_run *run);
+/* What is needed beside allocated memory and the context: memory that an allocator held, and *rounding: what the
+ * driver's pages have more than was reserved of them. */
+int64_t gp_need_idle(const struct gp_need *need, int64_t *rounding);
+/* What one more costs, between the sizes that were asked for, if both fit; 0: not known. */
+double gp_dryrun_batch_more(const struct gp_dryrun_answer *answer);
+/* The largest size that fits, of those tried; NULL: none. */
+const struct gp_dryrun_batch *gp_dryrun_batch_largest(const struct gp_dryrun_answer *answer);
 
 #endif

@@ -2,6 +2,7 @@
  *
  * test_analyze_ranks.c: the order of ranks, their clocks, the skew, and what the worst holds.
  */
+#include <analyze/ranks.h>
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
 #include <lib/random.h>
