@@ -3,10 +3,10 @@
  * test_analyze_nomem.c: memory is out at each allocation of each analysis in turn.  The analysis says so, gives back all
  * that it took, and harms nothing that it was given.
  */
-#include <analyze/ranks.h>
 #include <analyze/analyze.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
+#include <analyze/ranks.h>
 #include <analyze/report.h>
 #include <cache/policy.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  * test_analyze_ranks.c: the order of ranks, their clocks, the skew, and what the worst holds.
  */
-#include <analyze/ranks.h>
 #include <analyze/analyze.h>
+#include <analyze/ranks.h>
 #include <criterion/criterion.h>
 #include <lib/random.h>
 #include <stdio.h>
