@@ -8,6 +8,7 @@
  * alignment. The search skips a unit whose first bytes are free, so it may miss small allocations
  * there.
  */
+#include "source/before.h"
 #include "account/feed/before.h"
 #include "base/clock.h"
 #include "base/vma.h"

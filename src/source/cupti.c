@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/thread.h"
+#include "source/cuptifind.h"
 #include "source/hooks.h"
 #include "source/internal.h"
 #include "source/source.h"

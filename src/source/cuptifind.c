@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
+#include "source/cuptifind.h"
 #include "base/compiler.h"
 #include "base/image.h"
 #include "base/loader.h"

@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 #include "base/thread.h"
 #include "source/abi.h"
+#include "source/cuptifind.h"
 #include "source/internal.h"
 #include "source/source.h"
 #include <gpuprof/wire.h>

@@ -13,6 +13,7 @@
  * [number.W3]).  The handle alone would not do: it may come back while a reader is between two
  * looks.
  */
+#include "source/hooks_number.h"
 #include "account/feed/feed.h"
 #include "source/internal.h"
 #include <pthread.h>

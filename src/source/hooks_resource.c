@@ -16,6 +16,7 @@
 #include "account/feed/pool.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "source/hooks_number.h"
 #include "source/internal.h"
 #include <elf.h>
 #include <fcntl.h>

@@ -19,6 +19,7 @@
 #include "base/worker.h"
 #include "oom/oom.h"
 #include "source/abi.h"
+#include "source/before.h"
 #include "source/internal.h"
 #include "source/source.h"
 #include <dlfcn.h>

@@ -14,6 +14,7 @@
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "source/internal.h"
+#include <source/before.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

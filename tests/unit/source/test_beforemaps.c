@@ -6,6 +6,7 @@
 #include "account/feed/before.h"
 #include "lib/standin.h"
 #include "source/internal.h"
+#include <source/before.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
  */
 #include "source/abi.h"
 #include "source/internal.h"
+#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@
 #include "lib/standin.h"
 #include "source/internal.h"
 #include "source/source.h"
+#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -12,6 +12,7 @@
 #include "lib/accounts.h"
 #include "lib/build.h"
 #include "source/internal.h"
+#include <source/hooks_number.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <elf.h>

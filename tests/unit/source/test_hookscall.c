@@ -8,6 +8,7 @@
 #include "feed_log.h"
 #include "lib/standin.h"
 #include "source/internal.h"
+#include <source/hooks_number.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

@@ -5,6 +5,7 @@
  */
 #include "lib/build.h"
 #include "source/internal.h"
+#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <link.h>
