@@ -14,8 +14,8 @@
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "source/internal.h"
-#include <source/before.h>
 #include <criterion/criterion.h>
+#include <source/before.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -6,10 +6,10 @@
 #include "account/feed/before.h"
 #include "lib/standin.h"
 #include "source/internal.h"
-#include <source/before.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <source/before.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
  */
 #include "lib/build.h"
 #include "source/internal.h"
-#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <source/cuptifind.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  */
 #include "source/abi.h"
 #include "source/internal.h"
-#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
+#include <source/cuptifind.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,11 +10,11 @@
 #include "lib/standin.h"
 #include "source/internal.h"
 #include "source/source.h"
-#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/wire.h>
+#include <source/cuptifind.h>
 #include <time.h>
 
 #define PTR(_number) ((void *)(uintptr_t)(_number))

@@ -3,9 +3,9 @@
  * hooks_number.c: numbers for handles that come again: never the same twice, and never another handle's, whoever looks
  * while slots change hands.
  */
-#include <source/hooks_number.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <source/hooks_number.h>
 #include <stdint.h>
 
 #include "source/internal.h"

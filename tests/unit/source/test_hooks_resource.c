@@ -12,10 +12,10 @@
 #include "lib/accounts.h"
 #include "lib/build.h"
 #include "source/internal.h"
-#include <source/hooks_number.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <source/hooks_number.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,11 +8,11 @@
 #include "feed_log.h"
 #include "lib/standin.h"
 #include "source/internal.h"
-#include <source/hooks_number.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <source/hooks_number.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -5,10 +5,10 @@
  */
 #include "lib/build.h"
 #include "source/internal.h"
-#include <source/cuptifind.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <source/cuptifind.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -97,11 +97,12 @@ Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
         {{"/usr/lib/libcuda.so.1", "/opt/x/libcudart.so.12", "/x/libc10_cuda.so", "/usr/bin/python3.13"}, "pytorch"},
         {{"/x/libgpuprof.so", "/usr/lib/libcuda.so.550.1", "/x/libnccl.so.2.20", "/x/libtorch_cuda.so"}, "nccl"},
         {{"/x/libcuda.so.1", "/opt/a/libmyengine.so.4.1", "/usr/bin/python3.13"}, "libmyengine.so"},
-        {{"/x/libcuda.so.1", "", "/usr/bin/python3.13", "/lib/libc.so.6"}, "program"},
+        {{"/x/libcuda.so.1", "", "/usr/bin/python3.13", "/lib/libc.so.6"}, "jit"},
         {{"/x/libcuda.so.1", "/lib/libc.so.6"}, "unknown"},
         {{"/x/libcuda.so.1", "/x/llama-addon.node", "/usr/bin/python3.13"}, "llama-addon.node"},
         {{"/x/libcuda.so.1", "/x/site-packages/cupy/cuda/memory.cpython-311-x86_64-linux-gnu.so"}, "cupy"},
-        {{"/x/libcuda.so.1", "/x/a_library_with_a_very_long_name_indeed.so.1"}, "a_library_with_a_very_l"},
+        {{"/x/libcuda.so.1", "/x/a_library_with_a_very_long_name_indeed.so.1"},
+         "a_library_with_a_very_long_name_indeed.so"},
     };
     struct recmake *make = recmake_new(1 << 30);
     uint32_t ids[GP_COUNT(sites)];
