@@ -39,6 +39,16 @@ void gp_launch_missing(const char *command, const char *below, const char *what)
  * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
  * status after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
+/* The path of the simulated libcuda.so.1, in the installation.  GP_EXIT_OK, or an exit status after a message. */
+int gp_launch_driver(const char *command, char path[4096]);
+/* Checks the value of --sim.  driver: as from gp_launch_driver; it knows the names of GPUs.  GP_EXIT_OK, or an exit
+ * status after a message. */
+int gp_launch_sim_check(const char *command, const char *spec, const char *driver);
+/* Sets the environment in which a program finds the stand-ins, whatever its run paths say, and its
+ * children too: LD_AUDIT, in front of what is there, and LD_BIND_NOW before glibc 2.35.  `sim` is
+ * the folder of the simulated driver. Nothing is set if GPUPROF_STANDINS is 0.  A GP_EXIT_ status,
+ * after a message if it is not GP_EXIT_OK. */
+int gp_launch_standins(const char *command, const char *sim, const char *program);
 /* Prints the GPUs that --sim=gpu=NAME takes.  An exit status. */
 int gp_launch_gpus(const char *command);
 #define GP_SIM_KEY 32
