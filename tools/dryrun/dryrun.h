@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * dryrun.h: the parts of `gpuprof dryrun`.  tools/cmd/dryrun.c decides what to run and what follows from
- * it; job.c runs the program once, with its files in a folder, and looks how far it is; need.c reads what
- * a recording of it needs of a device; sum.c adds up the processes of a device; answer.c picks the process that decides.
+ * it; job.c runs the program once, with its files in a folder, and follow.c looks how far it is; need.c reads
+ * what a recording of it needs of a device; sum.c adds up the processes of a device; answer.c picks the process that decides.
  */
 #ifndef GP_DRYRUN_DRYRUN_H
 #define GP_DRYRUN_DRYRUN_H

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * notes.c: what the libraries that stand in for NVIDIA's say of a run; see job.h. What they write
+ * is checked like any other input.
+ */
+#include <base/text.h>
+#include <common/messages.h>
+#include <dryrun/dryrun.h>
+#include <dryrun/job.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_JOB_NOTES    256u       /* different ones */
+#define GP_JOB_NOTE_MAX (1u << 20) /* bytes of the file that are read */
+
+/* A line "PID<TAB>LIBRARY<TAB>KIND<TAB>TEXT". */
+static void note_line(struct gp_dryrun_run *run, char *line)
+{
+    static const char *const kinds[] = {"loaded", "assumed", "unsupported"};
+    struct gp_dryrun_note note = {.count = 1};
+    char *fields[4];
+    bool known = false;
+    for (unsigned i = 0; i < 4; i++)
+        if (!(fields[i] = strsep(&line, "\t")) || !fields[i][0])
+            return;
+    for (size_t i = 0; i < GP_COUNT(kinds); i++)
+        known |= strcmp(fields[2], kinds[i]) == 0;
+    if (!known || line || fields[0][strspn(fields[0], "0123456789")])
+        return;
+    gp_text_clean(note.library, sizeof(note.library), fields[1], strlen(fields[1]));
+    gp_text_clean(note.kind, sizeof(note.kind), fields[2], strlen(fields[2]));
+    gp_text_clean(note.text, sizeof(note.text), fields[3], strlen(fields[3]));
+    for (uint32_t i = 0; i < run->note_count; i++) {
+        struct gp_dryrun_note *other = &run->notes[i];
+        if (strcmp(note.library, other->library) == 0 && strcmp(note.kind, other->kind) == 0 &&
+            strcmp(note.text, other->text) == 0) {
+            other->count++;
+            return;
+        }
+    }
+    if (run->note_count < GP_JOB_NOTES)
+        run->notes[run->note_count++] = note;
+}
+
+int gp_dryrun_notes(struct gp_dryrun_run *run, const char *path)
+{
+    char *text, *line;
+    run->notes = calloc(GP_JOB_NOTES, sizeof(*run->notes));
+    if (!run->notes || !gp_dryrun_text(path, GP_JOB_NOTE_MAX, &text))
+        return gp_memory_error("dryrun");
+    char *rest = text;
+    while ((line = strsep(&rest, "\n")))
+        note_line(run, line);
+    free(text);
+    return GP_EXIT_OK;
+}
