@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the walks of uses.c and userules.c share. */
+/* What the walks of uses.c and the rules share. */
 
 enum use_rule {
     RULE_NO_STEPS,
@@ -135,18 +135,22 @@ struct uses_work {
     struct use_runs backward_runs, optimizer_runs, weight_runs, forward_runs;
 };
 
-/* userules.c: the passes that stacks tell. False: out of memory. */
+/* usestacks.c: the passes that stacks tell. False: out of memory. */
 bool gp_use_find_runs(struct uses_work *w);
+/* What the stacks tell of a block; RULES: nothing. */
+enum use_rule gp_use_rule_of_stack(const struct uses_work *w, const struct gp_flow_change *change);
 
 /* userules.c: the third walk. */
 void gp_use_decide(struct uses_work *w);
 /* Fills in what the rows of all rules say. */
 void gp_use_name_rows(struct gp_use_table *uses);
 
-/* userules.c: the second walk. */
+/* usegradients.c: the second walk. */
 void gp_use_find_gradients(struct uses_work *w);
+/* Made by a thread of the backward pass. */
+bool gp_use_is_backward(const struct uses_work *w, const struct gp_rec_event *item);
 
-/* userules.c.  The bounds at this event or before: 0 is before the first step. */
+/* usework.c.  The bounds at this event or before: 0 is before the first step. */
 uint32_t gp_use_step(const struct uses_work *w, uint32_t event);
 /* The same at the end of the block's life; all bounds if it stays. */
 uint32_t gp_use_end(const struct uses_work *w, uint32_t id);

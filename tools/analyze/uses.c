@@ -2,7 +2,7 @@
  *
  * uses.c: see report.h.  Four walks over the flow: the first counts (which sizes the weights have,
  * which call sites recur), the second finds the moments at which all gradients are live
- * (userules.c), the third decides (userules.c), the fourth sums up.
+ * (usegradients.c), the third decides (userules.c), the fourth sums up.
  */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
