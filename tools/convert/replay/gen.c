@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * gen.c: what the generators share: operations, chance, stacks of tensors; see internal.h. */
-#include "convert/replay/internal.h"
+ * gen.c: what the generators share: operations, chance, stacks of tensors; see gen.h. */
+#include "convert/replay/gen.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * in place.  Each convolution asks for a workspace whose size the library chose for this layer and
  * batch size; the first step of each shape tries several (cudnn.benchmark). An epoch ends with a
  * smaller batch and an evaluation in larger batches without gradients. */
-#include "convert/replay/internal.h"
+#include "convert/replay/gen.h"
 
 #include <stdlib.h>
 

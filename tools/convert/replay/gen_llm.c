@@ -9,7 +9,7 @@
  * activations, as torch.optim creates them; gradients come and go with every step (set_to_none).
  * Batches are padded to their longest sequence, and each epoch has the same batches in the same
  * order, so no size is new after the first epoch. */
-#include "convert/replay/internal.h"
+#include "convert/replay/gen.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  *
  * Requests are random, but one round of them is drawn and then repeated, so after the first round
  * an allocator meets no new sizes, as on the second day of a server. */
-#include "convert/replay/internal.h"
+#include "convert/replay/gen.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * gen_story.c: two published cases, to the byte: oom-article and gmlake.  Short, and the same
  * for every seed.  See replay.h; generate.c has the table. */
-#include "convert/replay/internal.h"
+#include "convert/replay/gen.h"
 #include <base/compiler.h>
 
 /* A page about an out-of-memory message on a shared GPU: 10.63 GiB reserved, 7.92 GiB allocated, and 1 GiB refused.

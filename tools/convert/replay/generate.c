@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * generate.c: the table of generators; see replay.h. */
-#include "convert/replay/internal.h"
+#include "convert/replay/gen.h"
 #include "convert/replay/replay.h"
 #include <base/compiler.h>
 #include <string.h>

@@ -7,58 +7,6 @@
 
 #include "convert/replay/replay.h"
 
-/* ==== what a generator works with ================================================================================= */
-/* What a generator of traces (replay.h) works with.  Every function does nothing after the first
- * error, so a generator needs no error handling of its own.  One thread per gp_gen. */
-
-#define GP_KIB (1ull << 10)
-#define GP_MIB (1ull << 20)
-#define GP_GIB (1ull << 30)
-/* Bytes of a 16-bit and of a 32-bit number. */
-#define GP_HALF   2ull
-#define GP_SINGLE 4ull
-
-struct gp_gen {
-    struct gp_replay_builder builder;
-    uint64_t random;
-    uint64_t names;       /* block names used so far; a name is never 0 */
-    uint32_t scale_milli; /* length of the trace; 1000: as written */
-    uint32_t thread, stream;
-    int rc; /* the first error */
-};
-
-/* Allocates on g->stream and g->thread.  Returns the block's name; 0 for 0 bytes (no tensor). */
-uint64_t gp_gen_alloc(struct gp_gen *g, uint64_t bytes);
-void gp_gen_free(struct gp_gen *g, uint64_t name); /* name 0 does nothing */
-void gp_gen_record(struct gp_gen *g, uint64_t name, uint32_t stream);
-void gp_gen_other(struct gp_gen *g, enum gp_replay_kind kind, uint64_t number);
-void gp_gen_mark(struct gp_gen *g, const char *name);
-/* A tensor that lives for one operation. */
-void gp_gen_temporary(struct gp_gen *g, uint64_t bytes);
-
-/* `count` times the scale, at least `least`. */
-uint32_t gp_gen_scaled(const struct gp_gen *g, uint32_t count, uint32_t least);
-uint64_t gp_gen_random(struct gp_gen *g);
-uint64_t gp_gen_below(struct gp_gen *g, uint64_t limit);                /* 0 .. limit - 1 */
-uint64_t gp_gen_between(struct gp_gen *g, uint64_t low, uint64_t high); /* both included */
-bool gp_gen_chance(struct gp_gen *g, uint32_t of_1000);
-/* Log-normal: median, and sigma in thousandths. */
-uint64_t gp_gen_lognormal(struct gp_gen *g, uint64_t median, uint32_t sigma_milli);
-
-/* A stack of tensors, which a forward pass keeps for the backward pass. */
-struct gp_gen_tensor {
-    uint64_t name, bytes;
-};
-struct gp_gen_stack {
-    struct gp_gen_tensor *at;
-    uint32_t count, room;
-};
-void gp_gen_push(struct gp_gen *g, struct gp_gen_stack *stack, uint64_t bytes);                /* allocates */
-void gp_gen_keep(struct gp_gen *g, struct gp_gen_stack *stack, uint64_t name, uint64_t bytes); /* an existing block */
-/* Removes the topmost tensor; the caller frees it.  0 bytes when the stack is empty. */
-struct gp_gen_tensor gp_gen_pop(struct gp_gen_stack *stack);
-void gp_gen_drop(struct gp_gen *g, struct gp_gen_stack *stack); /* frees all tensors, oldest first, and the array */
-
 /* ==== what a replay calls ========================================================================================= */
 /* The functions that a replay calls: the simulated driver, the product's C interface and the
  * ledger.  Only the replay's child opens them; the command links none of them. */
@@ -97,7 +45,11 @@ struct gp_replay_driver {
     int64_t (*gpuprof_max_memory_reserved)(int device);
 };
 
-/* ---- play.c: the simulated GPU's truth --------------------------------------------------------------------------- */
+/* Opens both libraries under an environment set for this run.  0, or -errno with a sentence. */
+int gp_replay_driver_open(struct gp_replay_driver *driver, const struct gp_replay_settings *settings, char *why,
+                          size_t why_bytes);
+
+/* ---- ledger.c: the simulated GPU's truth ------------------------------------------------------------------------- */
 
 struct gp_replay_ledger {
     uint64_t simulated_ns;
@@ -110,6 +62,13 @@ struct gp_replay_ledger {
         uint64_t calls;
     } calls[256];
 };
+
+/* Makes the simulator write its ledger to `path` and reads it.  0 or -errno. */
+int gp_replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_replay_driver *driver, const char *path);
+/* Computes the driver's figures of the result from the ledgers at the start, in the middle and at
+ * the end. */
+void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_replay_ledger *begin,
+                            const struct gp_replay_ledger *half, const struct gp_replay_ledger *end);
 
 /* ---- verify.c: patterns and overlaps ----------------------------------------------------------------------------- */
 

@@ -3,202 +3,15 @@
  * play.c: the replay's child (internal.h).  Performs the operations of a trace, each on the thread
  * that the trace names, strictly in the trace's order. One thread has the turn and keeps it while
  * the following operations are its own; it hands over by a condition variable, outside the measured
- * time.  Everything below belongs to the thread that has the turn.  Its parts: what is recorded,
- * the replay.
+ * time.  Everything below belongs to the thread that has the turn.
  */
 #include "convert/replay/internal.h"
 #include <base/clock.h>
-#include <base/compiler.h>
 #include <base/futex.h>
-#include <dlfcn.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ==== the simulated driver ======================================================================================== */
-/* Opens the simulated driver and the product in the replay's child. */
-
-static void driver_environment(const struct gp_replay_settings *settings)
-{
-    char limit[24];
-    setenv("GPUPROF_SIM", settings->sim, 1);
-    setenv("GPUPROF_ALLOCATOR", settings->allocator, 1);
-    /* The driver loads the library at cuInit, as in any profiled program, so `gpuprof top` can show
-     * a replay. */
-    setenv("CUDA_INJECTION64_PATH", settings->library, 1);
-    if (settings->conf)
-        setenv("GPUPROF_ALLOC_CONF", settings->conf, 1);
-    else
-        unsetenv("GPUPROF_ALLOC_CONF");
-    snprintf(limit, sizeof(limit), "%" PRIu64 "B", settings->limit_bytes);
-    if (settings->limit_bytes)
-        setenv("GPUPROF_MEMORY_LIMIT", limit, 1);
-    else
-        unsetenv("GPUPROF_MEMORY_LIMIT");
-    unsetenv("GPUPROF_SIM_LEDGER");
-}
-
-static void *driver_symbol(void *library, const char *name, int *missing, char *why, size_t why_bytes)
-{
-    void *symbol = dlsym(library, name);
-    if (!symbol && !*missing) {
-        snprintf(why, why_bytes, "%s is missing in the library: do the command and the library belong together?", name);
-        *missing = -ENOSYS;
-    }
-    return symbol;
-}
-
-/* Opens both libraries under an environment set for this run.  0, or -errno with a sentence. */
-static int replay_driver_open(struct gp_replay_driver *driver, const struct gp_replay_settings *settings, char *why,
-                              size_t why_bytes)
-{
-    int rc = 0;
-    driver_environment(settings);
-    /* Its soname is libcuda.so.1, so a later dlopen of that name gets this copy. */
-    void *cuda = dlopen(settings->driver, RTLD_NOW | RTLD_GLOBAL);
-    void *product = cuda ? dlopen(settings->library, RTLD_NOW | RTLD_GLOBAL) : NULL;
-    if (!product) {
-        const char *error = dlerror();
-        snprintf(why, why_bytes, "%s", error ? error : "dlopen failed");
-        return -ENOENT;
-    }
-#define GP_DRIVER_TAKE(_name, _parameters) *(void **)&driver->_name = driver_symbol(cuda, #_name, &rc, why, why_bytes);
-#define GP_PRODUCT_TAKE(_name, _parameters)                                                                            \
-    *(void **)&driver->_name = driver_symbol(product, #_name, &rc, why, why_bytes);
-    GP_REPLAY_DRIVER_CALLS(GP_DRIVER_TAKE)
-    GP_REPLAY_PRODUCT_CALLS(GP_PRODUCT_TAKE)
-    *(void **)&driver->gpuprof_max_memory_reserved =
-        driver_symbol(product, "gpuprof_max_memory_reserved", &rc, why, why_bytes);
-    return rc;
-}
-
-/* ==== the replay ================================================================================================== */
-
-/* ---- what is recorded -------------------------------------------------------------------------------------------- */
-/* Reads the ledger of the simulated GPU and computes a replay's figures from it; see internal.h. */
-
-static uint64_t ledger_number(const json_t *object, const char *key)
-{
-    json_int_t value = json_integer_value(json_object_get(object, key));
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-/* The ledger counts entry points per device; a replay reports their sum. */
-static void ledger_calls(struct gp_replay_ledger *ledger, json_t *calls)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach(calls, name, value)
-    {
-        uint32_t at = 0;
-        while (at < ledger->call_count && strcmp(ledger->calls[at].name, name) != 0)
-            at++;
-        if (at == GP_COUNT(ledger->calls))
-            continue; /* a replay uses three dozen entry points */
-        if (at == ledger->call_count) {
-            snprintf(ledger->calls[at].name, sizeof(ledger->calls[at].name), "%s", name);
-            ledger->call_count++;
-        }
-        ledger->calls[at].calls += (uint64_t)json_integer_value(value);
-    }
-}
-
-/* Makes the simulator write its ledger to `path` and reads it.  0 or -errno. */
-static int replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_replay_driver *driver, const char *path)
-{
-    memset(ledger, 0, sizeof(*ledger));
-    int rc = driver->sim_ledger_write(path);
-    if (rc)
-        return rc;
-    json_t *root = json_load_file(path, 0, NULL), *devices = json_object_get(root, "devices");
-    if (!root)
-        return -EPROTO;
-    ledger->simulated_ns = ledger_number(root, "simulated_ns");
-    for (size_t d = 0; d < json_array_size(devices) && d < GP_REPLAY_DEVICES; d++) {
-        json_t *device = json_array_get(devices, d), *reserved = json_object_get(device, "reserved_bytes");
-        ledger->devices[d].reserved = ledger_number(reserved, "current");
-        ledger->devices[d].reserved_peak = ledger_number(reserved, "peak");
-        ledger->devices[d].hazards = ledger_number(device, "hazards");
-        ledger_calls(ledger, json_object_get(device, "driver_calls"));
-        ledger->device_count++;
-    }
-    json_decref(root);
-    return 0;
-}
-
-static uint64_t ledger_before(const struct gp_replay_ledger *ledger, const char *name)
-{
-    for (uint32_t i = 0; i < ledger->call_count; i++) {
-        if (strcmp(ledger->calls[i].name, name) == 0)
-            return ledger->calls[i].calls;
-    }
-    return 0;
-}
-
-/* Calls that allocate or free driver memory.  The prefixes cover the variants of a call. */
-static bool ledger_is_memory(const char *name)
-{
-    static const char *const prefixes[] = {"cuMemAlloc",     "cuMemFree",         "cuMemCreate",    "cuMemRelease",
-                                           "cuMemMap",       "cuMemUnmap",        "cuMemSetAccess", "cuMemAddress",
-                                           "cuMemHostAlloc", "cuMemHostRegister", "cuMemPool"};
-    for (size_t i = 0; i < GP_COUNT(prefixes); i++) {
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Calls that make a thread or stream wait for another one, or query whether it would wait. */
-static bool ledger_is_fence(const char *name)
-{
-    return strncmp(name, "cuEvent", 7) == 0 || strcmp(name, "cuStreamWaitEvent") == 0 ||
-           strncmp(name, "cuStreamSynchronize", 19) == 0 || strncmp(name, "cuCtxSynchronize", 16) == 0;
-}
-
-static void ledger_call(struct gp_replay_result *result, const char *name, uint64_t calls, uint64_t second)
-{
-    bool memory = ledger_is_memory(name), fence = ledger_is_fence(name);
-    if (calls == 0 || !(memory || fence))
-        return;
-    if (memory) {
-        result->driver_calls += calls;
-        result->driver_calls_second_half += second;
-    } else {
-        result->fence_calls += calls;
-        result->fence_calls_second_half += second;
-    }
-    if (result->call_count < GP_REPLAY_CALLS) {
-        struct gp_replay_call *call = &result->calls[result->call_count++];
-        snprintf(call->name, sizeof(call->name), "%s", name);
-        call->calls = calls;
-        call->second_half = second;
-        call->memory = memory;
-    }
-}
-
-/* Computes the driver's figures of the result from the ledgers at the start, in the middle and at
- * the end. */
-static void replay_ledger_count(struct gp_replay_result *result, const struct gp_replay_ledger *begin,
-                                const struct gp_replay_ledger *half, const struct gp_replay_ledger *end)
-{
-    result->simulated_ns = end->simulated_ns - begin->simulated_ns;
-    for (uint32_t d = 0; d < result->device_count; d++) {
-        /* The memory of the context itself existed at the start. */
-        uint64_t peak = end->devices[d].reserved_peak - begin->devices[d].reserved;
-        result->devices[d].peak_reserved_bytes = peak;
-        result->devices[d].hazards = end->devices[d].hazards - begin->devices[d].hazards;
-        result->peak_reserved_bytes += peak;
-        result->peak_allocated_bytes += result->devices[d].peak_allocated_bytes;
-    }
-    for (uint32_t i = 0; i < end->call_count; i++) {
-        const char *name = end->calls[i].name;
-        ledger_call(result, name, end->calls[i].calls - ledger_before(begin, name),
-                    end->calls[i].calls - ledger_before(half, name));
-    }
-}
 
 /* ---- the replay -------------------------------------------------------------------------------------------------- */
 
@@ -386,7 +199,7 @@ static uint32_t play_stretch(struct gp_player *p, uint32_t at, unsigned me)
     while (at < count && play_thread_of(p, at) == me) {
         if (at == middle) {
             uint64_t pause = gp_clock_ns();
-            replay_ledger_take(&p->half, &p->driver, p->ledger_path);
+            gp_replay_ledger_take(&p->half, &p->driver, p->ledger_path);
             begin += gp_clock_ns() - pause;
         }
         play_operation(p, &p->trace->ops[at]);
@@ -498,7 +311,7 @@ static int play_prepare(struct gp_player *p, const char *folder)
     const struct gp_replay_trace *trace = p->trace;
     unsigned most =
         p->settings->threads && p->settings->threads < trace->threads ? p->settings->threads : trace->threads;
-    int rc = replay_driver_open(&p->driver, p->settings, p->result->why, sizeof(p->result->why));
+    int rc = gp_replay_driver_open(&p->driver, p->settings, p->result->why, sizeof(p->result->why));
     if (rc)
         return rc;
     p->threads = most ? most : 1;
@@ -523,7 +336,7 @@ static void play_finish(struct gp_player *p)
 {
     struct gp_replay_result *result = p->result;
     result->device_count = p->trace->devices;
-    replay_ledger_count(result, &p->begin, &p->half, &p->end);
+    gp_replay_ledger_count(result, &p->begin, &p->half, &p->end);
     for (uint32_t d = 0; d < p->trace->devices; d++) {
         int64_t own = p->driver.gpuprof_max_memory_reserved((int)d), sum = result->own_reserved_bytes;
         result->own_reserved_bytes = own < 0 || sum < 0 ? -1 : sum + own;
@@ -547,14 +360,14 @@ void gp_replay_play(const struct gp_replay_trace *trace, const struct gp_replay_
     *p = (struct gp_player){.trace = trace, .settings = settings, .result = result};
     pthread_mutex_init(&p->lock, NULL);
     rc = play_prepare(p, folder);
-    if (!rc && (rc = replay_ledger_take(&p->begin, &p->driver, p->ledger_path)) != 0)
+    if (!rc && (rc = gp_replay_ledger_take(&p->begin, &p->driver, p->ledger_path)) != 0)
         play_fail(p, "the simulated GPU's ledger cannot be read", rc);
     if (!rc && (rc = play_all(p)) != 0)
         play_fail(p, "a thread cannot be started", rc);
     if (!rc) {
         if (p->verify)
             gp_replay_verify_settle(p->verify);
-        rc = replay_ledger_take(&p->end, &p->driver, p->ledger_path);
+        rc = gp_replay_ledger_take(&p->end, &p->driver, p->ledger_path);
     }
     if (!rc)
         play_finish(p);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * fromlive.c: A snapshot of a running process: its pieces, and what its ring still knows
- * (snapshot.h).  Its parts: the snapshot, what it will hold.
+ * (snapshot.h).
  */
-#include <base/clock.h>
 #include <convert/snapshot/entries.h>
 #include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
@@ -11,86 +10,10 @@
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
 #include <read/collect/collect.h>
-#include <read/collect/mailbox.h>
-#include <read/collect/peer.h>
-#include <read/collect/procfs.h>
-#include <read/recording/recording.h>
-#include <record/ringread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ==== the last events ============================================================================================= */
-
-/* 4 GiB of events, far more than PyTorch's viewer can load. */
-#define GP_RECENT_MOST (1u << 26)
-
-int gp_snapshot_recent_open(struct gp_recent *recent, pid_t pid)
-{
-    struct gp_proc proc;
-    struct gp_peer *session = &recent->session;
-    char problem[GP_PROBLEM_BYTES];
-    memset(recent, 0, sizeof(*recent));
-    session->fd = -1;
-    int rc = gp_proc_open(&proc, pid);
-    if (rc)
-        return rc;
-    rc = gp_peer_open(session, &proc, problem);
-    gp_proc_close(&proc);
-    if (rc)
-        return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
-    rc = gp_ringread_new_fd(&recent->reader, session->fd, session->ring_offset, session->chunk_count,
-                            GP_RINGREAD_OLDEST);
-    if (rc)
-        gp_snapshot_recent_close(recent);
-    else
-        gp_listen(&recent->listen, session);
-    return rc;
-}
-
-static int recent_grow(struct gp_recent *recent, size_t more)
-{
-    size_t need = recent->count + more, room = recent->room ? recent->room : 65536;
-    if (need > GP_RECENT_MOST)
-        return -EFBIG;
-    while (room < need)
-        room *= 2;
-    if (room == recent->room)
-        return 0;
-    struct gp_wire_event *events = realloc(recent->events, room * sizeof(*events));
-    if (!events)
-        return -ENOMEM;
-    recent->events = events;
-    recent->room = room;
-    return 0;
-}
-
-int gp_snapshot_recent_poll(struct gp_recent *recent, int last)
-{
-    const struct gp_wire_event *events;
-    struct gp_ringread_stats stats;
-    gp_listen_again(&recent->listen);
-    ssize_t count = gp_ringread_poll(recent->reader, last ? UINT64_MAX : gp_clock_ns(), &events);
-    int rc = count < 0 ? (int)count : recent_grow(recent, (size_t)count);
-    if (rc)
-        return rc;
-    if (count)
-        memcpy(recent->events + recent->count, events, (size_t)count * sizeof(*events));
-    recent->count += (size_t)count;
-    gp_ringread_stats(recent->reader, &stats);
-    recent->missed = stats.overwritten + stats.damaged;
-    return 0;
-}
-
-void gp_snapshot_recent_close(struct gp_recent *recent)
-{
-    gp_ringread_free(recent->reader);
-    gp_peer_close(&recent->session);
-    free(recent->events);
-    memset(recent, 0, sizeof(*recent));
-    recent->session.fd = -1;
-}
-
-/* ==== the snapshot ================================================================================================ */
+/* ---- the snapshot ---- */
 
 struct gp_snap_live {
     struct gp_snap *snap;
@@ -320,64 +243,4 @@ int gp_snapshot_live(int fd, const struct gp_snapshot_live *in, const struct gp_
     free(live);
     int closed = gp_snap_close(snap, counts);
     return rc ? rc : closed;
-}
-
-/* ---- what it will hold ------------------------------------------------------------------------------------------- */
-/* Estimates the size of a snapshot before it is written, from the numbers of events and blocks: a
- * trace of many events makes a file that PyTorch's viewer cannot open. Called by cmd/snapshot.c. */
-
-/* Bytes of an entry and of a block with its segment (docs/snapshot.md); names are few. */
-#define GP_EXPECT_ENTRY 40u
-#define GP_EXPECT_BLOCK 90u
-
-struct gp_expect {
-    uint64_t entries[GP_WIRE_HOST + 1]; /* of each device */
-};
-
-/* What entries.c writes for the event, if memory outside the cache's segments has entries for
- * segments of its own. */
-static void expect_event(struct gp_expect *expect, uint32_t device, uint8_t type, bool cached)
-{
-    if (device > GP_WIRE_HOST)
-        return;
-    cached &= device != GP_WIRE_HOST;
-    if (type == GP_EVENT_ALLOC)
-        expect->entries[device] += 1u + !cached;
-    else if (type == GP_EVENT_FREE)
-        expect->entries[device] += 2u + !cached;
-    else
-        expect->entries[device] += type >= GP_EVENT_SEGMENT_ALLOC && type <= GP_EVENT_OOM;
-}
-
-static struct gp_snapshot_size expect_size(const struct gp_expect *expect, uint64_t blocks, uint64_t limit)
-{
-    struct gp_snapshot_size size = {0};
-    for (unsigned i = 0; i <= GP_WIRE_HOST; i++)
-        size.entries += expect->entries[i] < limit ? expect->entries[i] : limit;
-    size.bytes = size.entries * GP_EXPECT_ENTRY + blocks * GP_EXPECT_BLOCK;
-    return size;
-}
-
-struct gp_snapshot_size gp_snapshot_expect(const struct gp_recording *recording, uint64_t limit)
-{
-    struct gp_expect expect = {0};
-    uint64_t blocks = recording->baseline_count;
-    bool cached = false;
-    for (size_t i = 0; i < recording->event_count; i++) {
-        const struct gp_rec_event *event = &recording->events[i];
-        cached |= event->type == GP_EVENT_SEGMENT_ALLOC && event->kind == GP_KIND_LINEAR;
-        blocks += event->type == GP_EVENT_ALLOC && recording->peer[i] == GP_REC_NONE;
-        if (event->device < recording->device_count)
-            expect_event(&expect, recording->devices[event->device].index, event->type, cached);
-    }
-    return expect_size(&expect, blocks, limit);
-}
-
-struct gp_snapshot_size gp_snapshot_expect_live(const struct gp_snapshot_live *live, uint64_t limit)
-{
-    struct gp_expect expect = {0};
-    bool cached = live->allocator && strcmp(live->allocator, "off") != 0;
-    for (size_t i = 0; i < live->event_count; i++)
-        expect_event(&expect, live->events[i].device, live->events[i].type, cached);
-    return expect_size(&expect, live->pieces->count, limit);
 }
