@@ -9,32 +9,12 @@
 #ifndef GP_CONVERT_SNAPSHOT_INTERNAL_H
 #define GP_CONVERT_SNAPSHOT_INTERNAL_H
 
+#include <convert/snapshot/pickled.h>
 #include <convert/snapshot/snapshot.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct gp_snap_memo;
-
-/* Writes a Python pickle in one pass: protocol 2, with only the opcodes that the unpickler of
- * PyTorch's viewer knows.  The writer keeps the first error for the end. */
-
-/* A few hundred entries between two system calls. */
-#define GP_PICKLED_BUFFER 65536u
-
-struct gp_pickled {
-    int fd;
-    int error;           /* -errno of the first failure */
-    uint64_t written;    /* bytes given to the file */
-    uint32_t memo_count; /* values that can be named again */
-    uint32_t used;
-    uint8_t buffer[GP_PICKLED_BUFFER];
-};
-
-struct gp_snapshot_pickled_list {
-    uint64_t count;
-};
-void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
-void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
 
 /* The limit between PyTorch's small and large pool, for memory that belongs to neither. */
 #define GP_SNAPSHOT_SMALL (1ull << 20)
@@ -177,5 +157,6 @@ void gp_ranges_free(struct gp_entry_ranges *ranges);
 /* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
  * array gets an address above all real ones: always the same for the same handle and size. */
 uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
+void gp_snap_places_free(struct gp_snap *snap);
 
 #endif

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * write.c: writes the parts of a snapshot (internal.h) as PyTorch's tools read them.  The sums of a
- * dictionary follow the list that they sum, so no value is needed before it is known.  Its parts:
- * places, ranges, the writer.
+ * dictionary follow the list that they sum, so no value is needed before it is known.
  */
-#include <base/compiler.h>
-#include <base/numbers.h>
-#include <base/text.h>
 #include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
 #include <errno.h>
@@ -17,275 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <symbol/symbol.h>
-#include <unistd.h>
-
-/* ==== pickles ===================================================================================================== */
-
-#define GP_PICKLED_BATCH 1000u
-#define GP_PICKLED_TEXT  4096u /* a mangled C++ name may have thousands of bytes; more are not readable */
-
-static void pickled_flush(struct gp_pickled *out)
-{
-    for (uint32_t done = 0; done < out->used && !out->error;) {
-        ssize_t n = write(out->fd, out->buffer + done, out->used - done);
-        if (n > 0)
-            done += (uint32_t)n;
-        else if (n == 0 || errno != EINTR)
-            out->error = n == 0 ? -EIO : -errno;
-    }
-    out->written += out->error ? 0 : out->used;
-    out->used = 0;
-}
-
-static void pickled_bytes(struct gp_pickled *out, const void *bytes, uint32_t count)
-{
-    if (out->used + count > sizeof(out->buffer))
-        pickled_flush(out);
-    memcpy(out->buffer + out->used, bytes, count);
-    out->used += count;
-}
-
-static void pickled_op(struct gp_pickled *out, char op)
-{
-    pickled_bytes(out, &op, 1);
-}
-
-/* An opcode and a number of `bytes` bytes, the lowest first. */
-static void pickled_number(struct gp_pickled *out, char op, uint64_t value, unsigned bytes)
-{
-    uint8_t text[9] = {(uint8_t)op};
-    for (unsigned i = 0; i < bytes; i++)
-        text[1 + i] = (uint8_t)(value >> 8 * i);
-    pickled_bytes(out, text, 1 + bytes);
-}
-
-static void pickled_begin(struct gp_pickled *out, int fd)
-{
-    out->fd = fd;
-    out->error = 0;
-    out->written = 0;
-    out->memo_count = 0;
-    out->used = 0;
-    pickled_bytes(out, "\x80\x02", 2); /* PROTO 2 */
-}
-
-/* 0 or -errno. */
-static int pickled_end(struct gp_pickled *out)
-{
-    pickled_op(out, '.');
-    pickled_flush(out);
-    return out->error;
-}
-
-static void pickled_int(struct gp_pickled *out, int64_t value)
-{
-    if (value >= 0 && value <= UINT8_MAX) {
-        pickled_number(out, 'K', (uint64_t)value, 1); /* BININT1 */
-    } else if (value >= 0 && value <= UINT16_MAX) {
-        pickled_number(out, 'M', (uint64_t)value, 2); /* BININT2 */
-    } else if (value >= INT32_MIN && value <= INT32_MAX) {
-        pickled_number(out, 'J', (uint64_t)value, 4); /* BININT */
-    } else {
-        unsigned bytes = 5; /* LONG1: two's complement, as short as it may be */
-        while (bytes < 8 && (value >> (8 * bytes - 1) != 0 && value >> (8 * bytes - 1) != -1))
-            bytes++;
-        pickled_op(out, '\x8a');
-        pickled_number(out, (char)bytes, (uint64_t)value, bytes);
-    }
-}
-
-static void pickled_bool(struct gp_pickled *out, bool value)
-{
-    pickled_op(out, value ? '\x88' : '\x89');
-}
-
-static void pickled_float(struct gp_pickled *out, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    pickled_number(out, 'G', __builtin_bswap64(bits), 8);
-}
-
-/* Control characters and invalid UTF-8 become '?'; text is cut at 4 KiB. */
-static void pickled_text(struct gp_pickled *out, const char *text)
-{
-    char clean[GP_PICKLED_TEXT];
-    gp_text_clean(clean, sizeof(clean), text, strnlen(text, sizeof(clean)));
-    uint32_t bytes = (uint32_t)strlen(clean);
-    pickled_number(out, 'X', bytes, 4);
-    pickled_bytes(out, clean, bytes);
-}
-
-static void pickled_pair(struct gp_pickled *out, int64_t first, int64_t second)
-{
-    pickled_int(out, first);
-    pickled_int(out, second);
-    pickled_op(out, '\x86');
-}
-
-/* The value just written gets a number, by which pickled_again writes it once more. */
-static uint32_t pickled_remember(struct gp_pickled *out)
-{
-    uint32_t memo = out->memo_count++;
-    pickled_number(out, memo <= UINT8_MAX ? 'q' : 'r', memo, memo <= UINT8_MAX ? 1 : 4);
-    return memo;
-}
-
-static void pickled_again(struct gp_pickled *out, uint32_t memo)
-{
-    pickled_number(out, memo <= UINT8_MAX ? 'h' : 'j', memo, memo <= UINT8_MAX ? 1 : 4);
-}
-
-/* Between the two: keys and values in turn, at least one pair. */
-static void pickled_dict(struct gp_pickled *out)
-{
-    pickled_bytes(out, "}(", 2);
-}
-
-static void pickled_dict_end(struct gp_pickled *out)
-{
-    pickled_op(out, 'u');
-}
-
-void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
-{
-    list->count = 0;
-    pickled_op(out, ']');
-}
-
-/* Before each item.  Items are appended in batches of 1000, as Python does, since the viewer appends a batch through its
- * call stack. */
-static void pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
-{
-    if (list->count % GP_PICKLED_BATCH == 0) {
-        if (list->count)
-            pickled_op(out, 'e');
-        pickled_op(out, '(');
-    }
-    list->count++;
-}
-
-void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
-{
-    if (list->count)
-        pickled_op(out, 'e');
-}
-
-/* ==== the parts =================================================================================================== */
-
-/* ---- places ------------------------------------------------------------------------------------------------------ */
-/* Addresses for memory that has none (internal.h). */
-
-#define _GNU_SOURCE /* tdestroy */
-
-#include <search.h>
-
-/* Above every address of a GPU, and below 2^53, from which on JavaScript rounds. */
-#define GP_PLACE_BEGIN (1ull << 52)
-#define GP_PLACE_END   (1ull << 53)
-#define GP_PLACE_STEP  512u
-
-struct gp_snap_placed {
-    uint64_t handle, bytes, address;
-};
-
-static int place_compare(const void *left, const void *right)
-{
-    const struct gp_snap_placed *l = left, *r = right;
-    if (l->handle != r->handle)
-        return l->handle < r->handle ? -1 : 1;
-    return l->bytes < r->bytes ? -1 : l->bytes > r->bytes;
-}
-
-uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes)
-{
-    struct gp_snap_placed wanted = {.handle = address, .bytes = bytes}, **found;
-    if (!gp_kind_is(kind, GP_TRAIT_HANDLE))
-        return address;
-    found = tfind(&wanted, &snap->places, place_compare);
-    if (found)
-        return (*found)->address;
-    uint64_t begin = snap->places_end ? snap->places_end : GP_PLACE_BEGIN;
-    if (bytes > GP_PLACE_END - GP_PLACE_STEP - begin)
-        return address; /* a damaged size */
-    struct gp_snap_placed *place = malloc(sizeof(*place));
-    if (place)
-        *place = (struct gp_snap_placed){address, bytes, begin};
-    if (!place || !tsearch(place, &snap->places, place_compare)) {
-        free(place);
-        snap->places_broken = true;
-        return address;
-    }
-    snap->places_end = begin + (bytes + GP_PLACE_STEP - 1) / GP_PLACE_STEP * GP_PLACE_STEP;
-    return begin;
-}
-
-static void snap_places_free(struct gp_snap *snap)
-{
-    tdestroy(snap->places, free);
-    snap->places = NULL;
-}
-
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
-/* Sets of address ranges (internal.h). */
-
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* tdestroy */
-#endif
-
-struct gp_entry_range {
-    uint64_t begin, end;
-};
-
-/* Ranges that overlap compare as equal: the tree never holds two of them. */
-static int range_compare(const void *left, const void *right)
-{
-    const struct gp_entry_range *l = left, *r = right;
-    return l->end <= r->begin ? -1 : r->end <= l->begin;
-}
-
-static void range_put(struct gp_entry_ranges *ranges, uint64_t begin, uint64_t end)
-{
-    if (begin >= end)
-        return;
-    struct gp_entry_range *range = malloc(sizeof(*range));
-    if (range)
-        *range = (struct gp_entry_range){begin, end};
-    if (!range || !tsearch(range, &ranges->tree, range_compare)) {
-        free(range);
-        ranges->broken = true;
-    }
-}
-
-void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
-{
-    struct gp_entry_range gone = {address, address + bytes}, **found;
-    while (bytes && (found = tfind(&gone, &ranges->tree, range_compare))) {
-        struct gp_entry_range *range = *found, old = *range;
-        tdelete(range, &ranges->tree, range_compare);
-        free(range);
-        range_put(ranges, old.begin, gone.begin);
-        range_put(ranges, gone.end, old.end);
-    }
-}
-
-void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
-{
-    gp_ranges_remove(ranges, address, bytes);
-    range_put(ranges, address, address + bytes);
-}
-
-bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address)
-{
-    struct gp_entry_range point = {address, address + 1};
-    return tfind(&point, &ranges->tree, range_compare) != NULL;
-}
-
-void gp_ranges_free(struct gp_entry_ranges *ranges)
-{
-    tdestroy(ranges->tree, free);
-    ranges->tree = NULL;
-}
 
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
 
@@ -348,17 +75,17 @@ static const char *const key_words[GP_WORDS] = {
 void gp_snap_word(struct gp_snap *snap, enum gp_word word)
 {
     if (snap->words[word]) {
-        pickled_again(&snap->out, snap->words[word] - 1);
+        gp_snapshot_pickled_again(&snap->out, snap->words[word] - 1);
         return;
     }
-    pickled_text(&snap->out, key_words[word]);
-    snap->words[word] = pickled_remember(&snap->out) + 1;
+    gp_snapshot_pickled_text(&snap->out, key_words[word]);
+    snap->words[word] = gp_snapshot_pickled_remember(&snap->out) + 1;
 }
 
 static void snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
 {
     gp_snap_word(snap, key);
-    pickled_int(&snap->out, (int64_t)value);
+    gp_snapshot_pickled_int(&snap->out, (int64_t)value);
 }
 
 static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
@@ -375,7 +102,7 @@ static bool memo_again(struct gp_snap *snap, const char *text)
     uint32_t number;
     if (!gp_hash_keys_find(&snap->memo->texts, text, strlen(text), &number))
         return false;
-    pickled_again(&snap->out, snap->memo->memos[number]);
+    gp_snapshot_pickled_again(&snap->out, snap->memo->memos[number]);
     return true;
 }
 
@@ -395,7 +122,7 @@ static void memo_keep(struct gp_snap *snap, const char *text)
         memo->room = room;
     }
     if (gp_hash_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
-        memo->memos[number] = pickled_remember(&snap->out);
+        memo->memos[number] = gp_snapshot_pickled_remember(&snap->out);
 }
 
 static void memo_free(struct gp_snap_memo *memo)
@@ -411,7 +138,7 @@ static void snap_text(struct gp_snap *snap, const char *text)
 {
     if (memo_again(snap, text))
         return;
-    pickled_text(&snap->out, text);
+    gp_snapshot_pickled_text(&snap->out, text);
     memo_keep(snap, text);
 }
 
@@ -425,13 +152,13 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
     bool fits = length > 0 && (size_t)length < sizeof(key);
     if (fits && memo_again(snap, key))
         return;
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, frame->function);
     gp_snap_word(snap, GP_WORD_FILENAME);
     snap_text(snap, file);
     snap_number(snap, GP_WORD_LINE, frame->line);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
     if (fits)
         memo_keep(snap, key);
 }
@@ -443,18 +170,18 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
     gp_snap_word(snap, GP_WORD_FRAMES);
     bool known = site != 0 && snap->sites && site < snap->names->count;
     if (known && snap->sites[site]) {
-        pickled_again(&snap->out, snap->sites[site] - 1);
+        gp_snapshot_pickled_again(&snap->out, snap->sites[site] - 1);
         return;
     }
     uint32_t count = known ? snap->names->frames(snap->names->symbols, site, &frames) : 0;
     gp_snapshot_pickled_list(&snap->out, &list);
     for (uint32_t i = 0; i < count; i++) {
-        pickled_item(&snap->out, &list);
+        gp_snapshot_pickled_item(&snap->out, &list);
         snap_frame(snap, &frames[i]);
     }
     gp_snapshot_pickled_list_end(&snap->out, &list);
     if (known)
-        snap->sites[site] = pickled_remember(&snap->out) + 1;
+        snap->sites[site] = gp_snapshot_pickled_remember(&snap->out) + 1;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -466,26 +193,27 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
 static void snap_pool(struct gp_snap *snap, uint64_t pool)
 {
     if (pool & GP_SNAP_TORCH_POOL)
-        pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
+        gp_snapshot_pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
     else
-        pickled_pair(&snap->out, 0, (int64_t)pool);
+        gp_snapshot_pickled_pair(&snap->out, 0, (int64_t)pool);
 }
 
 void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment)
 {
     snap->counts.segments++;
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
-    pickled_item(&snap->out, &snap->segments);
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->segments);
+    gp_snapshot_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_DEVICE);
-    pickled_int(&snap->out, segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device); /* -1: as PyTorch's */
+    gp_snapshot_pickled_int(&snap->out,
+                            segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device); /* -1: as PyTorch's */
     snap_number(snap, GP_WORD_ADDRESS, segment->address);
     snap_number(snap, GP_WORD_STREAM, segment->stream);
     snap_is(snap, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
     gp_snap_word(snap, GP_WORD_SEGMENT_POOL_ID);
     snap_pool(snap, segment->pool);
     gp_snap_word(snap, GP_WORD_IS_EXPANDABLE);
-    pickled_bool(&snap->out, segment->expandable);
+    gp_snapshot_pickled_bool(&snap->out, segment->expandable);
     snap_frames(snap, segment->site);
     gp_snap_word(snap, GP_WORD_BLOCKS);
     gp_snapshot_pickled_list(&snap->out, &snap->blocks);
@@ -505,14 +233,14 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
     snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
     snap->active_bytes += active ? block->bytes : 0;
     snap->requested_bytes += requested;
-    pickled_item(&snap->out, &snap->blocks);
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->blocks);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_number(snap, GP_WORD_ADDRESS, block->address);
     snap_number(snap, GP_WORD_SIZE, block->bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
     snap_is(snap, GP_WORD_STATE, states[block->state]);
     snap_frames(snap, block->site);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
@@ -522,7 +250,7 @@ void gp_snap_segment_end(struct gp_snap *snap)
     snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
     snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
@@ -536,15 +264,15 @@ void gp_snap_traces(struct gp_snap *snap)
 
 void gp_snap_trace(struct gp_snap *snap)
 {
-    pickled_item(&snap->out, &snap->traces);
+    gp_snapshot_pickled_item(&snap->out, &snap->traces);
     gp_snapshot_pickled_list(&snap->out, &snap->entries);
 }
 
 static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *entry)
 {
     snap->counts.entries++;
-    pickled_item(&snap->out, &snap->entries);
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->entries);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_ACTION, entry->action);
     if (entry->action == GP_WORD_OOM)
         snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
@@ -556,7 +284,7 @@ static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *ent
     if (entry->granted)
         snap_number(snap, GP_WORD_GRANTED, entry->granted);
     snap_frames(snap, entry->site);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* The entries before the limit's are not known to be among the last ones until the trace ends. */
@@ -618,64 +346,64 @@ void gp_snap_host_trace(struct gp_snap *snap)
 
 static void snap_flag(struct gp_snap *snap, const char *key, bool value)
 {
-    pickled_text(&snap->out, key);
-    pickled_bool(&snap->out, value);
+    gp_snapshot_pickled_text(&snap->out, key);
+    gp_snapshot_pickled_bool(&snap->out, value);
 }
 
 static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
 {
-    pickled_text(&snap->out, key);
-    pickled_int(&snap->out, value);
+    gp_snapshot_pickled_text(&snap->out, key);
+    gp_snapshot_pickled_int(&snap->out, value);
 }
 
 /* PyTorch's sixteen powers of two; no division is configured for any of them. */
 static void snap_divisions(struct gp_snap *snap)
 {
-    pickled_text(&snap->out, "roundup_power2_divisions");
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "roundup_power2_divisions");
+    gp_snapshot_pickled_dict(&snap->out);
     for (unsigned i = 0; i < 16; i++) {
         char key[8];
         snprintf(key, sizeof(key), "%u", 1u << i);
         snap_setting(snap, key, 0);
     }
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings)
 {
     gp_snapshot_pickled_list_end(&snap->out, &snap->traces);
     gp_snap_word(snap, GP_WORD_ALLOCATOR_SETTINGS);
-    pickled_dict(&snap->out);
-    pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
-    pickled_text(&snap->out, "");
+    gp_snapshot_pickled_dict(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
+    gp_snapshot_pickled_text(&snap->out, "");
     snap_setting(snap, "max_split_size", settings->split_limit);
     snap_setting(snap, "max_cached_size", -1);
     snap_setting(snap, "max_round_threshold", -1);
-    pickled_text(&snap->out, "garbage_collection_threshold");
-    pickled_float(&snap->out, 0);
+    gp_snapshot_pickled_text(&snap->out, "garbage_collection_threshold");
+    gp_snapshot_pickled_float(&snap->out, 0);
     snap_flag(snap, "expandable_segments", settings->expandable);
     snap_setting(snap, "pinned_num_register_threads", 1);
     snap_flag(snap, "release_lock_on_cudamalloc", false);
     snap_flag(snap, "pinned_use_cuda_host_register", false);
     snap_flag(snap, "graph_capture_record_stream_reuse", false);
     snap_divisions(snap);
-    pickled_text(&snap->out, "gpuprof_allocator");
-    pickled_text(&snap->out, settings->allocator);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "gpuprof_allocator");
+    gp_snapshot_pickled_text(&snap->out, settings->allocator);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
                   uint32_t device, int64_t time_us)
 {
     snap->counts.annotations++;
-    pickled_item(&snap->out, list);
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, list);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, name);
     snap_number(snap, GP_WORD_DEVICE, device);
     snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
-    pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -695,8 +423,8 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
         free(snap);
         return NULL;
     }
-    pickled_begin(&snap->out, fd);
-    pickled_dict(&snap->out);
+    gp_snapshot_pickled_begin(&snap->out, fd);
+    gp_snapshot_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_SEGMENTS);
     gp_snapshot_pickled_list(&snap->out, &snap->segments);
     return snap;
@@ -704,13 +432,13 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
 
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
 {
-    pickled_dict_end(&snap->out);
-    int rc = pickled_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
+    int rc = gp_snapshot_pickled_end(&snap->out);
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
     rc = rc ? rc : snap->aliases.broken || snap->places_broken || snap->keep_broken ? -ENOMEM : 0;
-    snap_places_free(snap);
+    gp_snap_places_free(snap);
     gp_ranges_free(&snap->aliases);
     memo_free(snap->memo);
     free(snap->sites);
