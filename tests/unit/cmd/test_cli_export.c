@@ -101,7 +101,7 @@ Test(export_command, says_what_is_wrong_with_its_options)
     expect(run("export"), 2, NULL, "no recording given");
     expect(run("export x"), 2, NULL, "--format is needed");
     expect(run("export x --format=sqlit"), 2, NULL, "did you mean 'sqlite'");
-    expect(run("export x --format=zzzzzz"), 2, NULL, "pprof, chrome, collapsed, csv, jsonl or sqlite");
+    expect(run("export x --format=zzzzzz"), 2, NULL, "must be pprof, chrome, collapsed");
     expect(run("export x --format=pprof --weight=heavy"), 2, NULL, "live, peak, allocated or leaked");
     expect(run("export x --format=csv --weight=peak"), 2, NULL, "no stacks to weigh");
     expect(run("export x --format=csv --blocks=3"), 2, NULL, "chrome alone");

@@ -446,8 +446,10 @@ static const char *device_wrong(const struct gp_wire_device *d, int index)
                 return "a statistic is negative";
         }
     }
-    if (!value_good(&d->oversize_allocations) || !value_good(&d->oversize_segments) || !value_good(&d->asleep_bytes))
+#define GP_VALUE(_id, _name)                                                                                           \
+    if (!value_good(&d->_name))                                                                                        \
         return "a statistic is negative";
+#include <gpuprof/numbers.def>
     if (d->num_alloc_retries < 0 || d->num_ooms < 0 || d->num_sync_all_streams < 0 || d->num_device_alloc < 0 ||
         d->num_device_free < 0 || d->max_split_size < -1 || d->total_bytes < -1 || d->linear_rounded_bytes < 0 ||
         d->beside_bytes < 0 || d->polled.peak_bytes < 0 || d->polled.pool_bytes < 0 || d->polled.limit_bytes < 0)

@@ -379,8 +379,12 @@ static const char *wrong_at(size_t at)
 #define IN(_field)                                                                                                     \
     (at >= offsetof(struct gp_wire_device, _field) &&                                                                  \
      at < offsetof(struct gp_wire_device, _field) + sizeof(s.devices[0]._field))
-    if (IN(stats) || IN(oversize_allocations) || IN(oversize_segments) || IN(asleep_bytes))
+    if (IN(stats))
         return "a statistic is negative";
+#define GP_VALUE(_id, _name)                                                                                           \
+    if (IN(_name))                                                                                                     \
+        return "a statistic is negative";
+#include <gpuprof/numbers.def>
     if (IN(kinds) || IN(max_split_size) || IN(total_bytes))
         return NULL;
     if (IN(scopes))
