@@ -587,6 +587,8 @@ static int dryrun_keep(const struct dryrun_work *w)
 static int dryrun_budget(struct dryrun_work *w, struct gp_dryrun_options *o)
 {
     o->budget = o->share.given ? o->share.bytes : 0;
+    if (o->share.given && o->share.bytes == 0)
+        return gp_usage_error("dryrun", "--budget=0: every program needs memory: give a size above 0");
     if (o->share.percent > 0 && w->answer.gpu_count != 1)
         return gp_usage_error("dryrun", "--budget=%g%%: of which GPU? Name one with --gpu", o->share.percent);
     if (o->share.percent > 0)

@@ -57,6 +57,7 @@ static const struct {
     {"check x --budget 20", 2, "did you mean 20GiB? 20B is bytes"},
     {"check x --budget 101%", 2, "not a percentage from above 0 to 100"},
     {"check x --budget 7.5GiB", 1, "x: No such file"},
+    {"dryrun --budget=0 true", 2, "give a size above 0"},
     {"diff x y --max-growth=5", 2, "did you mean 5GiB?"},
     {"wait --need=20 -- true", 2, "did you mean 20GiB?"},
     {"churn /dev/null", 1, "/dev/null: the file is empty"},
