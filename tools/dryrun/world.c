@@ -257,14 +257,15 @@ bool gp_world_kinds(const struct gp_world *world, struct gp_dryrun_run *run)
 {
     run->job_ranks = (uint32_t)world->size;
     run->node_ranks = (int32_t)world->local;
+    const bool failed = gp_dryrun_failed(run); /* how far a rank came tells nothing of another */
     for (int64_t rank = 0; rank < world->size; rank++) {
         uint32_t at = UINT32_MAX;
         for (uint32_t i = 0; i < run->need_count && at == UINT32_MAX; i++)
             if (run->needs[i].rank == rank)
                 at = i;
-        if (at == UINT32_MAX && world->automatic && !world_has(world, rank))
+        if (at == UINT32_MAX && world->automatic && !failed && !world_has(world, rank))
             at = kinds_of(world, run, rank);
-        if (at != UINT32_MAX && !kinds_add(&run->needs[kinds_row(run, at)], (int32_t)rank))
+        if (at != UINT32_MAX && !kinds_add(&run->needs[failed ? at : kinds_row(run, at)], (int32_t)rank))
             return false;
         run->unanswered += at == UINT32_MAX;
     }

@@ -187,6 +187,7 @@ static void ranks_ended(struct ranks_work *w)
                 if (its && !w->told && !w->failed_ns) {
                     w->status = its;
                     w->failed_ns = gp_clock_ns();
+                    gp_error("dryrun", "rank %d ended with status %d", w->ranks[i], its);
                 }
             }
 }
