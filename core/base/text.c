@@ -186,7 +186,7 @@ const char *gp_text_size_why(char why[GP_TEXT_WHY], const char *text)
 {
     int64_t bytes;
     int rc = gp_text_size_parse(text, &bytes);
-    if (rc == -EDOM) /* no longer than a number below 1 MiB, but for zeros that nobody types */
+    if (rc == -EDOM) /* no longer than a number below 1 MiB, but for leading zeros */
         snprintf(why, GP_TEXT_WHY, "a number without a unit: did you mean %.20sGiB? %.20sB is bytes", text, text);
     else if (rc == -ERANGE)
         snprintf(why, GP_TEXT_WHY, "out of range");

@@ -37,7 +37,7 @@ void gp_text_uuid(char *to, size_t to_bytes, const uint8_t uuid[16]);
 
 /* SIZE: a decimal number, perhaps with a fraction, perhaps a blank, and a unit in any case: B; K, Ki or KiB to T, Ti or
  * TiB (powers of two); KB to TB (powers of ten).  "8e9" is a number too.  A part of a byte is left out.  0, -EINVAL,
- * -ERANGE (does not fit int64_t), -EDOM: a number above 0 and below 1 MiB without a unit, in *bytes: whoever writes
+ * -ERANGE (does not fit int64_t), -EDOM: a number above 0 and below 1 MiB without a unit, in *bytes: a caller that writes
  * --budget=20 does not mean bytes. */
 int gp_text_size_parse(const char *text, int64_t *bytes);
 #define GP_TEXT_WHY 96

@@ -5,6 +5,7 @@
  */
 #include "base/compiler.h"
 #include "lib/build.h"
+#include "lib/sanitized.h"
 #include "stack/internal.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
@@ -192,6 +193,8 @@ static int instructions_of(void frame(unsigned depth, void (*then)(void *), void
  * hundred times. */
 Test(stack, a_known_frame_takes_few_instructions)
 {
+    if (GP_TEST_SANITIZED)
+        cr_skip_test("a sanitizer adds instructions");
     start();
     cr_assert_eq(sigaction(SIGTRAP, &(struct sigaction){.sa_handler = instruction_ends}, NULL), 0);
     int plain = instructions_of(bare, 50), wide = instructions_of(large, 10);

@@ -60,7 +60,9 @@ void gp_text_phrases(const struct gp_text_page *page, const char *text, int used
         if (!page->whole && used > indent && used + (int)bytes > gp_text_width(page)) {
             fprintf(page->out, "\n%*s", indent, "");
             used = indent;
-            text += *text == ' ', bytes -= *text == ' ';
+            const size_t blank = *text == ' '; /* bytes counts it too */
+            text += blank;
+            bytes -= blank;
         }
         fprintf(page->out, "%.*s", (int)bytes, text);
         used += (int)bytes;

@@ -166,8 +166,10 @@ Test(input, what_is_not_read)
     refused("host;main (a.c:3);[pinned] 4096\n", 33, "an export of gpuprof");
     refused("device ;", 8, "not a recording");
     refused("device 1", 8, "not a recording");
-    refused("{\"schema\":\"gpuprof.event/1\"}\n{}", 33, "an answer of gpuprof");
-    refused("{\n \"schema\": \"gpuprof.report/1\"}", 34, "an answer of gpuprof");
+    static const char lines[] = "{\"schema\":\"gpuprof.event/1\"}\n{}",
+                      answer[] = "{\n \"schema\": \"gpuprof.report/1\"}";
+    refused(lines, sizeof(lines) - 1, "an answer of gpuprof");
+    refused(answer, sizeof(answer) - 1, "an answer of gpuprof");
     refused("{\"schema\":\"other\"}", 18, "JSON");
     refused("[ 1234][12:34:56:000001][info  ] text", 37, "debug log of RMM");
     refused("[12", 3, "JSON");
