@@ -156,9 +156,9 @@ static void sim_share_remove_dead(int folder, const char *name)
     close(fd);
 }
 
-/* Processes that are killed, or end by _exit, leave the file of their group, if they were its last.  The next process that
- * shares devices removes it, and so does who has started them.  A process that owns a slot would not see its own locks,
- * and lose them. */
+/* Processes that are killed, or end by _exit, leave the file of their group, if they were its last.  The
+ * next process that shares devices removes it, and so does the command that started them.  A process that
+ * owns a slot would not see its own locks, and lose them. */
 void sim_share_sweep(void)
 {
     char own[64];

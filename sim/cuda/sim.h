@@ -145,7 +145,8 @@ void sim_device_give(int device, uint64_t bytes);
 /* What cuMemGetInfo says: inside a limit, total and free bytes are the limit's. */
 uint64_t sim_device_most(const struct sim_device *device);
 uint64_t sim_device_left(const struct sim_device *device);
-/* Called by sim_device_take before it gives up: who has device memory that no work needs gives it back.  Set by cuInit. */
+/* Called by sim_device_take before it gives up: mechanisms with device memory that no work needs give it
+ * back.  Set by cuInit. */
 extern void (*sim_device_reclaim)(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
 void sim_uuid_of(int physical, unsigned char uuid[16]);

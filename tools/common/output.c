@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o and --junit; see cmd.h.  Called by report.c, export.c, snapshot.c, trace.c,
+ * output.c: the files of -o and --junit; see output.h.  Called by report.c, export.c, snapshot.c, trace.c,
  * generate.c, gateend.c, cdi.c and their like. */
 #include <common/messages.h>
 #include <common/output.h>

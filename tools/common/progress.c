@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * progress.c: draws the progress bar on stderr; see cmd.h.  Called by the commands that
+ * progress.c: draws the progress bar on stderr; see progress.h.  Called by the commands that
  * read or write recordings. */
 #include <common/progress.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * worldrun.c: starts the ranks of a job that run on this machine, waits for them, and ends them if one fails or none moves.  It is
- * the whole work of a process that the dry run starts (world.h). */
+ * worldrun.c: starts the ranks of a job that run on this machine, waits for them, and ends them if one
+ * fails or none moves.  It is the whole work of a process that the dry run starts (world.h). */
 #include <base/clock.h>
 #include <base/text.h>
 #include <common/messages.h>

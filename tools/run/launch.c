@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks
+ * launch.c: prepares the environment in which a program is profiled; see launch.h.  It checks
  * everything before the program starts, and creates no files.
  */
 #include <common/messages.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * recordreplace.c: recordings whose names older recordings have; see cmd.h.  Called by run.c, record.c,
+ * recordreplace.c: recordings whose names older recordings have; see recorded.h.  Called by run.c, record.c,
  * attach.c and dryrun.c.
  *
  * An older recording is lost only when a complete new one takes its place.  Until then the new one is
