@@ -165,6 +165,7 @@ static bool sim_kernel_reaches(const struct sim_stream *s, struct sim_memory *m)
 
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads)
 {
+    sim_kernels_add();
     for (uint32_t i = 0; i < p->count; i++) {
         struct sim_memory *m = sim_memory_find(p->at[i]);
 

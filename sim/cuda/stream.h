@@ -170,6 +170,8 @@ struct sim_kernel_pointers {
 CUresult sim_kernel_pointers(CUfunction f, void **params, void **extra, struct sim_kernel_pointers *out);
 CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra);
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads);
+/* kernels.c: counts a kernel that starts, for the runs that compare. From any thread. */
+void sim_kernels_add(void);
 
 /* ---- pools (pool.c, poolorder.c) --------------------------------------------------------------------------------- */
 /* cuMemFree of pool memory; in stream order. */

@@ -305,6 +305,23 @@ _CHANGES = {
 }
 
 
+def _also(first, then):
+    def both(*args):
+        first(*args)
+        then(*args)
+
+    return both if first else then
+
+
+if "GPUPROF_SIM_TRY" in os.environ:
+    import gpuprof_try
+
+    _before, _tried = gpuprof_try.changes()
+    _BEFORE["torch"] = _also(_BEFORE.get("torch"), _before)
+    for _name, _change in _tried.items():
+        _CHANGES[_name] = _also(_CHANGES.get(_name), _change)
+
+
 class _Loader:
     """The module's own loader, and the change after it."""
 

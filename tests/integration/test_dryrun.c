@@ -99,6 +99,22 @@ static long long number(json_t *object, const char *key)
     return json_integer_value(value);
 }
 
+Test(dryrun, changes_are_to_programs_of_pytorch)
+{
+    dryrun("--gpu=t4 --try -- %s mib=64", 0);
+    SAYS("nothing was tried: CMD loads no PyTorch");
+    json_t *top = dryrun_json("--gpu=t4 --try=loss,checkpoint --json -- %s mib=64", 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "tried")), 0);
+    json_decref(top);
+    top = dryrun_json("--gpu=t4 --json -- %s mib=64", 0);
+    cr_expect(json_is_null(json_object_get(top, "tried")));
+    json_decref(top);
+    dryrun("--gpu=t4 --try=magic -- %s mib=64", 2);
+    cr_expect(strstr(said.err, "--try=magic: it takes allocator, checkpoint, loss"));
+    dryrun("--gpu=t4,a100-40g --try -- %s mib=64", 2);
+    cr_expect(strstr(said.err, "--try: name one GPU"));
+}
+
 Test(dryrun, a_program_that_fits)
 {
     dryrun("--gpu=t4 -- %s mib=1024", 0);

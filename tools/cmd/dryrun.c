@@ -32,6 +32,7 @@ struct dryrun_work {
     struct gp_world world;
     char *const *program; /* without the launcher in front of it */
     char **argv;          /* of the batch that runs */
+    int ended;            /* --try: the exit status of what ended it; what it had tried is shown */
     struct gp_budgets budgets;
     struct gp_findings gate;
 };
@@ -304,6 +305,27 @@ static int dryrun_batches(struct dryrun_work *w)
         return rc;
     rc = dryrun_batch_set(w, w->answer.batches[0].size);
     return rc ? rc : dryrun_own(w, &w->answer.gpus[0]);
+}
+
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+static int dryrun_change(void *data, const char *change, struct gp_dryrun_gpu *gpu)
+{
+    struct dryrun_work *w = data;
+    w->job.change = change;
+    int rc = dryrun_own(w, gpu);
+    if (!rc)
+        dryrun_judge(gpu);
+    return rc;
+}
+
+/* The run that only looks is the one that is shown. */
+static int dryrun_tries(struct dryrun_work *w)
+{
+    int rc = dryrun_all(w);
+    if (!rc && w->answer.gpus[0].verdict != GP_DRYRUN_FAILED && w->answer.gpus[0].needed_bytes >= 0)
+        w->ended = gp_dryrun_try(&w->job, &w->answer, w->o->change, dryrun_change, w);
+    return rc;
 }
 
 /* ---- ranks that ran elsewhere ------------------------------------------------------------------------------------ */
@@ -624,6 +646,7 @@ static int dryrun_prepare(struct dryrun_work *w)
                                     .devices = o->devices ? o->devices : 1,
                                     .steps = o->steps,
                                     .fill = o->fill,
+                                    .change = o->change ? "" : NULL,
                                     .json = o->json};
     w->answer.command = o->launch.argv;
     if (o->batch)
@@ -649,6 +672,15 @@ static int dryrun_prepare(struct dryrun_work *w)
     return rc || o->merge ? rc : gp_dryrun_begin(&w->job, o->record);
 }
 
+static int dryrun_runs(struct dryrun_work *w)
+{
+    if (w->o->merge)
+        return dryrun_merged(w);
+    if (w->o->batch)
+        return dryrun_batches(w);
+    return w->o->change ? dryrun_tries(w) : dryrun_all(w);
+}
+
 int gp_dryrun_command(void *options)
 {
     struct gp_dryrun_options *o = options;
@@ -657,7 +689,7 @@ int gp_dryrun_command(void *options)
         return gp_launch_gpus("dryrun");
     int rc = dryrun_prepare(&w), kept = GP_EXIT_OK;
     if (!rc)
-        rc = o->merge ? dryrun_merged(&w) : o->batch ? dryrun_batches(&w) : dryrun_all(&w);
+        rc = dryrun_runs(&w);
     if (!rc) {
         rc = dryrun_finish(&w);
         bool shown = w.answer.runs[w.answer.shown].need_count > 0;
@@ -674,8 +706,10 @@ int gp_dryrun_command(void *options)
         gp_dryrun_run_free(&w.answer.runs[i]);
     free(w.answer.runs);
     free(w.answer.batches);
+    free(w.answer.changes);
     gp_dryrun_batch_free(w.argv);
     free(w.answer.gpus);
     free(w.table);
+    rc = w.ended ? w.ended : rc;
     return kept && !rc ? kept : rc;
 }

@@ -5,18 +5,34 @@
 #include <cmd/dryrunoptions.h>
 
 #include <base/text.h>
+#include <stdio.h>
 #include <string.h>
+
+static int dryrun_check_try(const struct gp_dryrun_options *o)
+{
+    char word[64], names[256];
+    size_t used = 0;
+    for (size_t i = 0; gp_dryrun_try_names[i][0]; i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", gp_dryrun_try_names[i]);
+    if (gp_dryrun_try_unknown(o->change, word, sizeof(word)))
+        return gp_usage_error("dryrun", "--try=%s: it takes %s", word, names);
+    if (o->gpu && (strchr(o->gpu, ',') || strcmp(o->gpu, "all") == 0))
+        return gp_usage_error("dryrun", "--try: name one GPU");
+    return o->batch ? gp_usage_error("dryrun", "--try and --batch each run CMD many times: give one of them")
+                    : GP_EXIT_OK;
+}
 
 static int dryrun_check(void *options)
 {
     struct gp_dryrun_options *o = options;
+    int rc;
     int64_t bytes;
     char why[GP_TEXT_WHY];
     if (o->list)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
-    if (o->merge && (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill))
+    if (o->merge && (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill || o->change))
         return gp_usage_error("dryrun",
                               "--merge reads recordings and runs nothing: of the other options it takes --gpu, "
                               "--local-world, --budget, --budgets, -o and --json");
@@ -32,6 +48,8 @@ static int dryrun_check(void *options)
                                         "--local-world");
     if (o->memory && (gp_text_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
         return gp_usage_error("dryrun", "--memory=%s: %s", o->memory, gp_text_size_why(why, o->memory));
+    if (o->change && (rc = dryrun_check_try(o)) != GP_EXIT_OK)
+        return rc;
     if (!o->batch)
         return GP_EXIT_OK;
     int64_t sizes[2];
@@ -72,6 +90,10 @@ static const struct gp_command_option dryrun_options[] = {
     GP_OPTION(struct gp_dryrun_options, batch, 0, "batch", "N[,M]", GP_ARG_TEXT,
               "find the largest batch that fits: CMD runs with N and with M (default 2 N) where its arguments have "
               "{batch}, and then with others"),
+    GP_OPTION(struct gp_dryrun_options, change, 0, "try", "NAME,..", GP_ARG_TEXT,
+              "run CMD again with each change that could help, of these: allocator, checkpoint, loss, optimizer, "
+              "gradients, offload (default all), and say what it saves",
+              .optional = true),
     GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
               "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",
               .words = GP_LIST("zeros", "random")),
@@ -104,7 +126,7 @@ const struct gp_command_spec gp_command_dryrun = {
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
     .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--world=N] [--local-world=M] [--ranks=WHICH] "
-                     "[--jobs=J] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
+                     "[--jobs=J] [--steps=N] [--batch=N[,M]] [--try[=NAME,..]] [--fill=WHAT] "
                      "[--budget=SIZE|PERCENT] [--budgets=FILE] "
                      "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
                      "--merge [--gpu=NAME] [--local-world=M] [--budget=SIZE] [-o PAGE] [--json] FILE...", "--list"),
@@ -127,6 +149,7 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
         {"gpuprof dryrun --gpu=rtx-4090 --batch=8 -- python3 train.py --batch '{batch}'",
          "Find the largest multiple of 8 that fits."},
+        {"gpuprof dryrun --gpu=rtx-4090 --try -- python3 train.py", "Ask what would make it fit."},
         {"gpuprof dryrun --world=512 -- python3 train.py", "Ask what ranks of a job of 512 GPUs need."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),

@@ -19,6 +19,7 @@ struct gp_dryrun_job { /* what is the same for all runs */
     int64_t budget_bytes;   /* 0: none */
     int64_t steps;          /* end the program when so many were seen; 0: it ends by itself */
     const char *fill;       /* --fill; NULL: zeros */
+    const char *change;     /* --try: what the run changes, "" only looks for what could be changed; NULL: not --try */
     bool json;              /* the program's standard output is not ours */
     struct gp_world *world; /* --world; NULL: one process, which may start others */
     unsigned runs;
@@ -58,6 +59,18 @@ int gp_dryrun_merge(struct gp_dryrun_run *run, char *const *files, int64_t local
 
 /* Takes the options out of the words that follow --merge, which are recordings otherwise. */
 int gp_dryrun_merge_words(char **argv, const char **output, bool *json, bool *force);
+
+/* --try: the names that it takes; "" after the last. */
+extern const char *const gp_dryrun_try_names[];
+/* Runs CMD once with job->change on a copy of `gpu`, whose verdict and sizes it fills in.  An exit status. */
+typedef int gp_dryrun_try_run(void *data, const char *change, struct gp_dryrun_gpu *gpu);
+/* Tries what the run of `gpu`, made with job->change "", has shown to be possible: the names in `names`, separated by
+ * commas, or all of them.  Fills in answer->changes.  GP_EXIT_OK, or the exit status of what ended it; the changes so
+ * far are there in each case. */
+int gp_dryrun_try(const struct gp_dryrun_job *job, struct gp_dryrun_answer *answer, const char *names,
+                  gp_dryrun_try_run *run, void *data);
+/* The word of the list that is no such name; NULL: all are. */
+const char *gp_dryrun_try_unknown(const char *names, char *word, size_t bytes);
 
 /* --batch=N[,M].  Not 0: not such a list. */
 int gp_dryrun_batch_parse(const char *text, int64_t sizes[2]);

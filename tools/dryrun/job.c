@@ -33,6 +33,22 @@
 #define GP_JOB_WRITTEN   (1ll << 30)    /* that much is said at once */
 #define GP_JOB_STANDIN   "GPUPROF_STANDIN_REPORT"
 #define GP_JOB_READS     "GPUPROF_SIM_READS"
+#define GP_JOB_KERNELS   "GPUPROF_SIM_KERNELS"
+#define GP_JOB_CHANGE    "GPUPROF_SIM_TRY"
+#define GP_JOB_FOUND     "GPUPROF_SIM_TRY_FOUND"
+
+/* For the hook of Python programs that makes a change of --try, and for the number of kernels. */
+static int job_environment_try(const struct gp_dryrun_job *job, const char *folder)
+{
+    char path[4300];
+    snprintf(path, sizeof(path), "%s/" GP_DRYRUN_KERNELS, folder);
+    if (setenv(GP_JOB_KERNELS, path, 1) != 0)
+        return gp_memory_error("dryrun");
+    snprintf(path, sizeof(path), "%s/" GP_DRYRUN_FOUND, folder);
+    if (job->change && (setenv(GP_JOB_CHANGE, job->change, 1) != 0 || setenv(GP_JOB_FOUND, path, 1) != 0))
+        return gp_memory_error("dryrun");
+    return GP_EXIT_OK;
+}
 
 static int job_environment(const struct gp_dryrun_job *job, const char *folder, const char *gpu, const char *memory)
 {
@@ -252,6 +268,9 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
     }
     job->runs++;
     if (!rc)
+        rc = job_environment_try(job, folder);
+    gp_dryrun_kernels_begin(folder);
+    if (!rc)
         rc = job_start(job, &child);
     if (rc)
         return rc;
@@ -275,6 +294,7 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
         rc = gp_dryrun_readback(run, notes);
     if (!rc)
         rc = job_read(job, run, number);
+    run->kernels = gp_dryrun_kernels(folder);
     gp_dryrun_lives(run, ends.lives, (uint32_t)ends.count);
     if (!rc && job->world && !gp_world_kinds(job->world, run))
         rc = gp_memory_error("dryrun");

@@ -42,4 +42,14 @@ int gp_dryrun_readback(struct gp_dryrun_run *run, const char *path);
 /* Fills in run->notes from the file that the stand-ins wrote.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_notes(struct gp_dryrun_run *run, const char *path);
 
+/* ---- try.c ------------------------------------------------------------------------------------------------------- */
+
+#define GP_DRYRUN_KERNELS "kernels" /* in the folder of a run: the simulated driver counts there */
+#define GP_DRYRUN_FOUND   "found"   /* ... and the hook of Python programs says what it met */
+
+/* Makes the file in which the processes of a run count their kernels; without it they count none. */
+void gp_dryrun_kernels_begin(const char *folder);
+/* How many they were; -1: not known. */
+int64_t gp_dryrun_kernels(const char *folder);
+
 #endif

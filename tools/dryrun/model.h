@@ -109,6 +109,7 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t cut;          /* recordings that end before their process did */
     uint32_t contextless;  /* processes that got no memory for a context, so that their device is not known */
     int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
+    int64_t kernels;       /* that started, of all processes; -1: not known */
     uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
     uint32_t job_ranks;    /* --world: ranks of the job, of which those in `needs` ran; 0: all ran */
@@ -141,6 +142,19 @@ struct gp_dryrun_batch { /* a size that --batch has tried */
     int64_t needed_bytes; /* -1: it ran out of memory, or failed */
 };
 
+enum gp_dryrun_change_status { GP_CHANGE_RAN, GP_CHANGE_FAILED, GP_CHANGE_NONE /* it met nothing to change */ };
+
+struct gp_dryrun_change { /* what --try has tried */
+    char name[24];        /* as --try=NAME takes it */
+    char spec[512];       /* what the run was told: items "NAME=HOW", with ';' between them; "": it was not run */
+    char text[200];       /* for people */
+    char why[200];        /* unless it ran */
+    enum gp_dryrun_change_status status;
+    enum gp_dryrun_verdict verdict;
+    int64_t needed_bytes, allocated_bytes; /* of the process that needs most; -1: not known */
+    double kernels;                        /* those that started, by those without the change; 0: not known */
+};
+
 struct gp_dryrun_answer {
     char *const *command;
     struct gp_dryrun_gpu *gpus;
@@ -152,7 +166,10 @@ struct gp_dryrun_answer {
     bool over;
     struct gp_dryrun_batch *batches; /* --batch: by size */
     uint32_t batch_count;
-    int64_t batch_sizes[2];             /* that were asked for */
+    int64_t batch_sizes[2];           /* that were asked for */
+    struct gp_dryrun_change *changes; /* --try: what fits first, then what saves most */
+    uint32_t change_count;
+    bool tries, tries_torch;            /* --try was given; CMD has PyTorch, which it can change */
     bool random;                        /* what was read back of results: else zeros */
     const struct gp_dryrun_gpu *enough; /* the smallest that is; NULL: none */
     bool enough_by_size;                /* the program has not run on it */

@@ -542,7 +542,9 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     fputc('\n', page->out);
     text_lines(page, need);
     text_ranks(page, run);
-    text_help(page, need);
+    if (!answer->tries)
+        text_help(page, need);
+    gp_text_changes(page, answer);
     text_sure(page, run, need);
     text_reads(page, run, answer->random);
     text_written(page, run);

@@ -12,6 +12,9 @@
 /* Nothing here computes a result. */
 
 void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
+/* dryruntry.c: the changes of --try, if it was given; as JSON null otherwise. */
+void gp_text_changes(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
+json_t *gp_changes_json(const struct gp_dryrun_answer *answer);
 /* gpuprof.dryrun/1; NULL: out of memory. */
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer);
 

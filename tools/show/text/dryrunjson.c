@@ -215,20 +215,20 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}",
-                     "world", gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered",
-                     (json_int_t)run->unanswered, "steps_found", gp_json_text(worst ? worst->steps_found : NULL),
-                     "repeats", gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
-                     worst && worst->repeats ? json_real(worst->repeats_sure) : json_null(), "schema",
-                     "gpuprof.dryrun/1", "command", command, "status", run->status, "ended", (int)run->ended, "steps",
-                     gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
-                     gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
-                     "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
-                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run),
-                     "written_bytes", (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros",
-                     "batches", json_batches(answer), "batch_more_bytes",
-                     gp_json_known(gp_dryrun_batch_more(answer) > 0 ? (int64_t)gp_dryrun_batch_more(answer) : -1),
-                     "batch_largest",
-                     gp_json_known(gp_dryrun_batch_largest(answer) ? gp_dryrun_batch_largest(answer)->size : -1),
-                     "cut_recordings", (json_int_t)run->cut);
+    return json_pack(
+        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}", "world",
+        gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered", (json_int_t)run->unanswered,
+        "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
+        gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
+        worst && worst->repeats ? json_real(worst->repeats_sure) : json_null(), "schema", "gpuprof.dryrun/1", "tried",
+        gp_changes_json(answer), "command", command, "status", run->status, "ended", (int)run->ended, "steps",
+        gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
+        gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over, "enough",
+        gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks", json_ranks(answer),
+        "assumptions", json_notes(answer), "read_back", json_reads(run), "written_bytes",
+        (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros", "batches", json_batches(answer),
+        "batch_more_bytes",
+        gp_json_known(gp_dryrun_batch_more(answer) > 0 ? (int64_t)gp_dryrun_batch_more(answer) : -1), "batch_largest",
+        gp_json_known(gp_dryrun_batch_largest(answer) ? gp_dryrun_batch_largest(answer)->size : -1), "cut_recordings",
+        (json_int_t)run->cut);
 }

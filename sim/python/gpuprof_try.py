@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: MIT
+"""For `gpuprof dryrun --try`: what could be changed in a program of PyTorch, and the changes, for one run.
+
+GPUPROF_SIM_TRY has the changes of this run, "NAME=HOW" with ';' between them; if it is empty, this run only looks for
+what could be changed.  Either says so in the file GPUPROF_SIM_TRY_FOUND, in lines "KIND<TAB>NAME<TAB>SPEC<TAB>TEXT":
+"can" (SPEC is what a later run gets), "cannot" (TEXT is the reason), "did" (SPEC was met in this run), "torch" (this
+process has it).  sitecustomize.py calls `changes` and makes each after the module's own code.
+
+A run that only looks takes no memory of the GPU and launches nothing.  Nothing is changed in files.  Each change is
+made as a person would make it by hand, so that its peak is that person's.
+"""
+import functools
+import gc
+import itertools
+import os
+import sys
+import threading
+
+BIG = 16 << 20  # bytes: logits below do not matter
+CLASSES = 3  # repeated classes that are tried one by one
+CHUNKS = 8  # of the loss
+
+_CHANGES = [item.partition("=")[::2] for item in os.environ.get("GPUPROF_SIM_TRY", "").split(";") if item]
+_HOW = dict(_CHANGES)
+_said = set()
+
+
+def _say(kind, name, spec="", text=""):
+    """Once a process; a line is one write, so that those of several processes do not mix."""
+    path = os.environ.get("GPUPROF_SIM_TRY_FOUND")
+    line = "\t".join(str(field).replace("\t", " ").replace("\n", " ") for field in (kind, name, spec, text)) + "\n"
+    if not path or line in _said:
+        return
+    _said.add(line)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, line.encode(errors="replace"))
+        finally:
+            os.close(fd)
+    except OSError:
+        pass
+
+
+def _did(name):
+    _say("did", name, f"{name}={_HOW[name]}")
+
+
+def _looks():
+    return not _CHANGES
+
+
+# ---- the allocator ---------------------------------------------------------------------------------------------------
+
+
+def _before_torch():
+    """PyTorch reads its settings at its first allocation; later names come first."""
+    _say("torch", "torch")
+    if "allocator" not in _HOW:
+        return
+    name = "PYTORCH_ALLOC_CONF" if os.environ.get("PYTORCH_ALLOC_CONF") else "PYTORCH_CUDA_ALLOC_CONF"
+    own = [part for part in os.environ.get(name, "").split(",") if part]
+    key = _HOW["allocator"].partition(":")[0]
+    os.environ[name] = ",".join([*(part for part in own if part.partition(":")[0] != key), _HOW["allocator"]])
+    _did("allocator")
+
+
+def _look_at_allocator():
+    own = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    for setting in "expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8":
+        if setting not in own.split(","):
+            _say("can", "allocator", f"allocator={setting}", f"PYTORCH_CUDA_ALLOC_CONF={setting}")
+
+
+# ---- activation checkpointing ----------------------------------------------------------------------------------------
+
+
+def _key(cls):
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
+
+
+def _is_container(cls):
+    return cls.__module__.startswith("torch.nn.modules.") and cls.__name__ in _CONTAINERS
+
+
+def _repeats(torch):
+    """The classes that repeat in a container, outermost first: {class: number of modules}.  Not leaves."""
+    modules = [found for found in gc.get_objects() if isinstance(found, torch.nn.Module)]
+    inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
+    counts, seen = {}, set()
+
+    def walk(module, depth=0):
+        if id(module) in seen or depth > 200:
+            return
+        seen.add(id(module))
+        children = [child for child in module._modules.values() if child is not None]
+        groups = {}
+        for child in children if _is_container(type(module)) else ():
+            if child._modules and not _is_container(type(child)):
+                groups.setdefault(type(child), []).append(child)
+        repeated = {cls for cls, found in groups.items() if len(found) > 1}
+        for cls in repeated:
+            counts[cls] = counts.get(cls, 0) + len(groups[cls])
+        for child in children:
+            if type(child) not in repeated:
+                walk(child, depth + 1)
+
+    for module in modules:
+        if id(module) not in inner and any(True for _ in module.parameters()):
+            walk(module)
+    return counts
+
+
+def _look_at_classes(torch):
+    counts = _repeats(torch)
+    if not counts:
+        _say("cannot", "checkpoint", "", "no class of modules with parts of its own repeats in a container")
+        return
+    order = sorted(counts, key=lambda cls: -counts[cls])[:CLASSES]
+    for cls in order:
+        _say("can", "checkpoint", f"checkpoint={_key(cls)}", f"checkpoint {cls.__name__} (each of {counts[cls]})")
+    if len(order) > 1:
+        names = "+".join(_key(cls) for cls in order)
+        _say("can", "checkpoint", f"checkpoint={names}", "checkpoint " + ", ".join(cls.__name__ for cls in order))
+    if counts[order[0]] > 3:
+        cls = order[0]
+        _say("can", "checkpoint", f"checkpoint=half+{_key(cls)}", f"checkpoint {cls.__name__} (every second)")
+
+
+class _Inside(threading.local):
+    checkpoint = False
+
+
+_inside = _Inside()
+# What a cache of keys and values is called in the layers of transformers: a second forward pass would fill it twice.
+_CACHES = ("past_key_value", "past_key_values", "layer_past")
+
+
+def _checkpointed(call):
+    numbers = itertools.count()  # in the order of the first calls: copies of a module have none of their own
+
+    def again(self, args, kwargs):
+        _inside.checkpoint = True  # what it calls is not checkpointed again, also when it is computed again
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            _inside.checkpoint = False
+
+    @functools.wraps(call)
+    def begin(self, *args, **kwargs):
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        number = self.__dict__.setdefault("_gpuprof_number", next(numbers))
+        chosen = number % 2 == 0 or "half" not in _HOW["checkpoint"].split("+")
+        if not chosen or _inside.checkpoint or not torch.is_grad_enabled():
+            return call(self, *args, **kwargs)
+        _did("checkpoint")
+        kwargs = {name: None if name in _CACHES else value for name, value in kwargs.items()}
+        if "use_cache" in kwargs:
+            kwargs["use_cache"] = False
+        return checkpoint(again, self, args, kwargs, use_reentrant=False)
+
+    return begin
+
+
+def _module(module):
+    """Classes come to be while the program runs: each that is wanted is changed before its first call."""
+    cls = module.Module
+    init, wanted = cls.__init__, set(_HOW.get("checkpoint", "").split("+"))
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        own = type(self)
+        if _key(own) in wanted and not own.__dict__.get("_gpuprof_checkpointed"):
+            own.__call__ = _checkpointed(own.__call__)
+            own._gpuprof_checkpointed = True
+        init(self, *args, **kwargs)
+
+    if "checkpoint" in _HOW:
+        cls.__init__ = begin
+
+
+def _checkpoint(module):
+    """Whether the program does it already."""
+    own = module.checkpoint
+
+    @functools.wraps(own)
+    def call(*args, **kwargs):
+        _checkpoint.used = True
+        return own(*args, **kwargs)
+
+    if _looks():
+        module.checkpoint = call
+
+
+_checkpoint.used = False
+
+# ---- the loss --------------------------------------------------------------------------------------------------------
+
+
+def _chunked(own, torch):
+    """cross_entropy with its gradient computed in the forward pass, some rows at a time, over one buffer."""
+
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, logits, target, options, mean):
+            gradient = torch.empty_like(logits)
+            total = None
+            for rows, wanted, to in zip(logits.chunk(CHUNKS), target.chunk(CHUNKS), gradient.chunk(CHUNKS)):
+                rows = rows.detach().requires_grad_()
+                with torch.enable_grad():
+                    part = own(rows, wanted, reduction="sum", **options)
+                to.copy_(torch.autograd.grad(part, rows)[0])
+                part = part.detach()
+                total = part if total is None else total + part
+            count = (target != options["ignore_index"]).sum() if mean else None
+            ctx.save_for_backward(gradient, count)
+            return total / count if mean else total
+
+        @staticmethod
+        def backward(ctx, outer):
+            gradient, count = ctx.saved_tensors
+            gradient.mul_(outer / count if count is not None else outer)
+            return gradient, None, None, None
+
+    return Loss.apply
+
+
+def _functional(module):
+    own, chunked = module.cross_entropy, []
+
+    @functools.wraps(own)
+    def call(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
+             label_smoothing=0.0):
+        import torch
+
+        plain = functools.partial(own, input, target, weight, size_average, ignore_index, reduce, reduction,
+                                  label_smoothing)
+        if not (isinstance(input, torch.Tensor) and input.is_cuda and input.requires_grad and torch.is_grad_enabled()):
+            return plain()
+        big = input.numel() * input.element_size() >= BIG
+        simple = input.dim() == 2 and weight is None and reduction in ("mean", "sum") and reduce is size_average is None
+        simple = simple and target.dim() == 1 and not target.is_floating_point()
+        if _looks():
+            if big and simple:
+                _say("can", "loss", f"loss={CHUNKS}", f"the loss in {CHUNKS} chunks, with its gradient at once")
+            return plain()
+        if not big or not simple:
+            return plain()
+        if not chunked:
+            chunked.append(_chunked(own, torch))
+        _did("loss")
+        return chunked[0](input, target, {"ignore_index": ignore_index, "label_smoothing": label_smoothing},
+                          reduction == "mean")
+
+    if _looks() or "loss" in _HOW:
+        module.cross_entropy = call
+
+
+# ---- the optimizer, gradients, offload -------------------------------------------------------------------------------
+
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+
+
+def _look_at_optimizer(optimizer):
+    cls, defaults = type(optimizer), optimizer.defaults
+    if not cls.__module__.startswith("torch.optim."):
+        return
+    if "fused" in defaults and cls.__name__ in _FUSED and not defaults["fused"]:
+        _say("can", "optimizer", "optimizer=fused", f"{cls.__name__}(fused=True)")
+    if "foreach" in defaults and defaults["foreach"] is not False and not defaults.get("fused"):
+        _say("can", "optimizer", "optimizer=single", f"{cls.__name__}(foreach=False)")
+    if cls.__name__ not in ("Adam", "AdamW"):
+        return
+    import importlib.util
+
+    if importlib.util.find_spec("bitsandbytes"):
+        _say("can", "optimizer", "optimizer=8bit", f"{cls.__name__}8bit of bitsandbytes")
+    else:
+        _say("cannot", "optimizer", "", f"{cls.__name__} with state of 8 bits: bitsandbytes is not installed")
+
+
+def _eight_bits(cls):
+    def new(own, *args, **kwargs):
+        if own is not cls:
+            return object.__new__(own)
+        import bitsandbytes
+
+        kept = {name: kwargs[name] for name in ("lr", "betas", "eps", "weight_decay", "amsgrad") if name in kwargs}
+        _did("optimizer")
+        return getattr(bitsandbytes.optim, f"{cls.__name__}8bit")(*args, **kept)  # no `cls`: its __init__ is not called
+
+    cls.__new__ = new
+
+
+def _set(cls, how):
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        kwargs["fused"], kwargs["foreach"] = (True, None) if how == "fused" else (None, False)
+        _did("optimizer")
+        init(self, *args, **kwargs)
+
+    cls.__init__ = begin
+
+
+def _optimizers(module):
+    how = _HOW.get("optimizer")
+    for name in _FUSED if how == "fused" else ("Adam", "AdamW") if how else ():
+        if how == "8bit":
+            _eight_bits(getattr(module, name))
+        else:
+            _set(getattr(module, name), how)
+    if how == "single":
+        for name in "SGD", "Adagrad", "NAdam", "RAdam", "RMSprop", "Adamax", "Adadelta":
+            _set_foreach(getattr(module, name))
+
+
+def _set_foreach(cls):
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        kwargs["foreach"] = False
+        _did("optimizer")
+        init(self, *args, **kwargs)
+
+    cls.__init__ = begin
+
+
+def _optimizer(module):
+    cls = module.Optimizer
+    init, zero_grad = cls.__init__, cls.zero_grad
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        if _looks():
+            _look_at_optimizer(self)
+        elif "offload" in _HOW and not hasattr(_offload, "context"):
+            _offload()
+
+    @functools.wraps(zero_grad)
+    def zero(self, set_to_none=True):
+        if not set_to_none and _looks():
+            _say("can", "gradients", "gradients=none", "zero_grad(set_to_none=True)")
+        elif not set_to_none and "gradients" in _HOW:
+            _did("gradients")
+            set_to_none = True
+        return zero_grad(self, set_to_none)
+
+    cls.__init__, cls.zero_grad = begin, zero
+
+
+def _offload():
+    """For the rest of the program, as if all of it were in this context."""
+    import torch
+
+    _offload.context = torch.autograd.graph.save_on_cpu(pin_memory=True)
+    _offload.context.__enter__()
+    _did("offload")
+
+
+# ---- the first backward pass: by then all modules are there ----------------------------------------------------------
+
+
+def _backward(module):
+    own = module.backward
+
+    @functools.wraps(own)
+    def call(*args, **kwargs):
+        if not _backward.seen:
+            _backward.seen = True
+            _look()
+        return own(*args, **kwargs)
+
+    if _looks():
+        module.backward = call
+
+
+_backward.seen = False
+
+
+def _look():
+    import torch
+
+    if _checkpoint.used:
+        _say("cannot", "checkpoint", "", "CMD uses checkpointing already")
+    else:
+        _look_at_classes(torch)
+    _say("can", "offload", "offload=activations", "activations kept on the host (save_on_cpu)")
+
+
+def _at_exit():
+    if _looks() and "torch" in sys.modules:
+        _look_at_allocator()
+        if not _backward.seen:
+            for name in "checkpoint", "loss", "offload":
+                _say("cannot", name, "", "CMD has no backward pass")
+
+
+def changes():
+    """What sitecustomize.py is to do before PyTorch begins, and after each of its modules."""
+    import atexit
+
+    atexit.register(_at_exit)
+    return _before_torch, {
+        "torch.autograd": _backward,
+        "torch.nn.functional": _functional,
+        "torch.nn.modules.module": _module,
+        "torch.optim": _optimizers,
+        "torch.optim.optimizer": _optimizer,
+        "torch.utils.checkpoint": _checkpoint,
+    }

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What `gpuprof dryrun --try` says of a change is what the change does: each is made by hand in the program, and PyTorch's own
+# peak with it is compared with that of --try.
+#
+#   tests/real/try.sh [BUILD] [CHANGE...]
+#
+# The packages come from the index (the row "frameworks" of index.table), or are in the environment $GPUPROF_TORCH_ROOT; without
+# them the test is skipped (exit status 77).
+set -u
+cd "$(dirname "$0")/../.."
+build=$(cd "${1:-build}" && pwd)
+shift
+root=${GPUPROF_TORCH_ROOT:-}
+[ -n "$root" ] || root=$(tests/real/index frameworks) || { echo "$root" | tail -n 1; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+program=tests/real/try/gpt.py
+[ $# -gt 0 ] || set -- checkpoint half loss fused single 8bit
+timeout -k 10 1500 "$build/bin/gpuprof" dryrun --gpu=rtx-4090 --json --try -- "$root/bin/python3" $program \
+    >"$work/tried.json" 2>"$work/tried.err" </dev/null || { tail -n 5 "$work/tried.err"; echo "0 passed, 1 failed"; exit 1; }
+for how; do
+    timeout -k 10 300 "$build/bin/gpuprof" run --sim=gpu=rtx-4090,contents=none -- "$root/bin/python3" $program "$how" \
+        >"$work/hand" 2>"$work/hand.err" </dev/null
+    if python3 - "$work" "$how" <<'END'
+import json
+import sys
+
+folder, how = sys.argv[1:]
+specs = {"checkpoint": "checkpoint=__main__:Block", "half": "checkpoint=half+__main__:Block", "loss": "loss=8"}
+answer = json.load(open(f"{folder}/tried.json"))
+row = {row["spec"]: row for row in answer["tried"]}[specs.get(how, f"optimizer={how}")]
+hand = [int(line.split()[1]) for line in open(f"{folder}/hand") if line.startswith("peak ")]
+said, text = {}, ""
+for line in open(f"{folder}/tried.err"):
+    text = line.rstrip("\n").partition(": trying ")[2].partition(": ")[2] or text
+    if line.startswith("peak "):
+        said[text] = int(line.split()[1])
+print(f"{row['change']}: PyTorch's peak by hand {hand[0]}, with --try {said[row['change']]}; the answer's"
+      f" {row['allocated_peak_bytes']} has what libraries took beside it")
+beside = row["allocated_peak_bytes"] - hand[0]
+same = said[row["change"]] == hand[0] and 0 <= beside <= 16 << 20
+sys.exit(row["status"] != "ok" or not same)
+END
+    then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $how"; tail -n 3 "$work/hand.err"; fi
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
