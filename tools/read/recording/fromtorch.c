@@ -761,31 +761,21 @@ static int torch_root(struct gp_torch *torch, const struct gp_pickle *root)
     if (segments || gp_pickle_get(root, "device_traces") || gp_pickle_get(root, "segments"))
         return torch_tables(torch, root, segments ? root : gp_pickle_get(root, "segments"));
     snprintf(torch->why, torch->why_bytes, "%s, but no memory snapshot of PyTorch: it has no 'device_traces'",
-             !torch->json                         ? "a pickle"
-             : gp_pickle_get(root, "traceEvents") ? "a trace of events, of Kineto or Chrome, which is not read"
-                                                  : "JSON");
+             torch->json ? "JSON" : "a pickle");
     return -EPROTO;
 }
 
-int gp_read_torch(struct gp_read *read, const struct gp_input *from, char *why, size_t why_bytes)
+int gp_read_torch(struct gp_read *read, struct gp_pickle_file *file, const struct gp_input *from, char *why,
+                  size_t why_bytes)
 {
-    struct gp_pickle_file file;
     struct gp_torch torch = {.read = read,
                              .why = why,
                              .why_bytes = why_bytes,
                              .entries_left = from->bytes / GP_TORCH_LEAST,
                              .first_us = UINT64_MAX,
                              .json = from->format == GP_INPUT_JSON};
-    int rc = (torch.json ? gp_unjson_read : gp_pickle_read)(&file, from->data, from->bytes);
-    if (rc == -EINVAL) {
-        snprintf(why, why_bytes, "%s, but at byte %zu: %s", torch.json ? "JSON" : "a pickle", file.position, file.why);
-        rc = -EPROTO;
-    } else if (rc == -E2BIG) {
-        rc = -EFBIG;
-    } else if (!rc) {
-        rc = torch_root(&torch, &file.root);
-    }
-    gp_pickle_free(&file); /* the texts that are still needed were copied */
+    int rc = torch_root(&torch, &file->root);
+    gp_pickle_free(file); /* the texts that are still needed were copied */
     if (!rc)
         rc = torch_finish(&torch);
     gp_torch_sites_free(&torch.sites);

@@ -33,6 +33,11 @@ struct gp_torch_sites {
     size_t stack_room;
 };
 
+struct gp_torch_text {
+    const char *at; /* not terminated by a zero */
+    uint32_t length;
+};
+
 struct gp_torch_span { /* segments in a range of addresses change, or are there at the end */
     uint64_t start, end;
     uint32_t order; /* of the change in the trace; GP_TORCH_AT_END */
@@ -79,6 +84,11 @@ uint32_t gp_torch_site(struct gp_read *read, struct gp_torch_sites *sites, const
                        const struct gp_pickle *label);
 /* A site with one frame of this name. */
 uint32_t gp_torch_site_named(struct gp_read *read, struct gp_torch_sites *sites, const char *name);
+/* The number of a frame in sites->frames; the lengths are in bytes, and 0 is no text.  0 after an error. */
+uint32_t gp_torch_frame(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_torch_text *function,
+                        const struct gp_torch_text *file, uint32_t line, bool native);
+/* The site of a stack of such numbers, innermost first.  0 without frames, or after an error. */
+uint32_t gp_torch_stack(struct gp_read *read, struct gp_torch_sites *sites, const uint32_t *frames, uint32_t count);
 void gp_torch_sites_free(struct gp_torch_sites *sites);
 
 /* torchsplit.c.  Adds to the baseline the segments of the device that were there before the trace.

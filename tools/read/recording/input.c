@@ -142,6 +142,13 @@ static bool input_is_nsys(const uint8_t *head, size_t bytes)
     return input_begins(head, bytes, "SQLite format 3");
 }
 
+/* What export_memory_timeline writes into a name that ends in .html. */
+static bool input_is_picture(const uint8_t *head, size_t bytes)
+{
+    return (input_begins(head, bytes, "<html") || input_begins(head, bytes, "<!DOCTYPE html")) &&
+           input_find(head, bytes < 512 ? bytes : 512, "<title>GPU Memory Timeline HTML</title>");
+}
+
 static bool input_is_zstd(const uint8_t *head, size_t bytes)
 {
     return input_begins(head, bytes, "\x28\xb5\x2f\xfd");
@@ -177,6 +184,9 @@ static const struct {
                          "logging_resource_adaptor in C++)"},
     {input_is_pprof, "a profile of pprof, as JAX's save_device_memory_profile writes them: it has no events and is not "
                      "read. 'go tool pprof' shows it; record the program with 'gpuprof run --record'"},
+    {input_is_picture,
+     "a page of PyTorch's export_memory_timeline, which has a picture alone: give it a name that ends in "
+     ".json or .raw.json.gz"},
     {input_is_zstd, "compressed with zstd: unpack it with 'zstd -d' first"},
     {input_is_xz, "compressed with xz: unpack it with 'xz -d' first"},
     {input_is_bzip2, "compressed with bzip2: unpack it with 'bunzip2' first"},

@@ -79,8 +79,15 @@ int gp_read_turned(struct gp_recording *recording);
 /* polls.c. Makes memory of what the polls of pools and graphs have read. 0 or -ENOMEM. */
 int gp_read_polls(struct gp_recording *recording);
 
-/* fromtorch.c.  Fills the recording from a pickle or JSON.  0, -errno; -EPROTO with why. */
-int gp_read_torch(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
+/* fromvalues.c.  Fills the recording from a pickle or JSON.  0, -errno; -EPROTO with why. */
+int gp_read_values(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
+/* The same from the values of such a file.  fromtorch.c: a memory snapshot of PyTorch, which frees the values early.
+ * fromkineto.c: a trace of PyTorch's profiler.  fromtimeline.c: what export_memory_timeline writes. */
+struct gp_pickle_file;
+int gp_read_torch(struct gp_read *read, struct gp_pickle_file *values, const struct gp_input *file, char *why,
+                  size_t why_bytes);
+int gp_read_kineto(struct gp_read *read, struct gp_pickle_file *values, char *why, size_t why_bytes);
+int gp_read_timeline(struct gp_read *read, struct gp_pickle_file *values, char *why, size_t why_bytes);
 /* fromrmm.c.  The same from a log of RMM. */
 int gp_read_rmm(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
 

@@ -406,6 +406,8 @@ int gp_read_polls(struct gp_recording *recording)
 {
     struct poll_work work = {.recording = recording};
     bool ok = true;
+    if (recording->polled) /* a reader of another format knew every change itself */
+        return 0;
     for (size_t i = 0; i < recording->event_count && !recording->polled; i++)
         recording->polled = poll_is_reading(&recording->events[i]);
     if (!recording->polled)

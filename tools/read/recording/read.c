@@ -535,7 +535,7 @@ static int reader_format(struct gp_reader *reader, struct gp_input *file, char *
     switch (source->bytes ? file->format : GP_INPUT_RECORDING) {
     case GP_INPUT_PICKLE:
     case GP_INPUT_JSON:
-        return gp_read_torch(&reader->read, file, why, why_bytes);
+        return gp_read_values(&reader->read, file, why, why_bytes);
     case GP_INPUT_RMM:
         return gp_read_rmm(&reader->read, file, why, why_bytes);
     case GP_INPUT_RECORDING:

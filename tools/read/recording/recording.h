@@ -49,6 +49,9 @@ struct gp_rec_device {
     struct gp_wire_device last; /* at the recording's end */
 };
 
+/* Of a file without addresses: a block has its size, or is a change of a sum. */
+enum gp_rec_timeline { GP_REC_BLOCKS, GP_REC_SIZES, GP_REC_SUMS };
+
 /* To be printed in front of such a sum; and for JSON. */
 static inline const char *gp_rec_bound_text(uint8_t bound)
 {
@@ -170,6 +173,8 @@ struct gp_recording {
      * use); of a file before format 1.6 only samples have the reserve. */
     bool polled;
     uint64_t before_blocks, before_bytes;
+    uint8_t timeline; /* enum gp_rec_timeline */
+    bool before_sum;  /* of that memory only the sum is known, not how many blocks it was */
     /* And blocks of which the trace lacks the allocation, or the free, though it was going on. */
     uint64_t unseen_blocks, unseen_bytes, unfreed_blocks, unfreed_bytes;
     uint64_t torch_unknown; /* entries with actions that this version does not know */
@@ -281,8 +286,9 @@ enum gp_input_format {
 #define GP_INPUT_TRACE_NAME "gpuprof.trace/1"
 /* What is read, for messages and help. */
 #define GP_INPUT_READ                                                                                                  \
-    "recordings of gpuprof, memory snapshots of PyTorch (pickle, JSON, memory_viz's page), RMM logs (CSV), each also " \
-    "as .gz"
+    "recordings of gpuprof, memory snapshots of PyTorch (pickle, JSON, memory_viz's page), traces of its profiler "    \
+    "with "                                                                                                            \
+    "memory events (JSON), RMM logs (CSV), each also as .gz"
 
 /* The format by the first bytes; 64 KiB are enough. */
 enum gp_input_format gp_input_format(const uint8_t *head, size_t bytes);

@@ -229,6 +229,24 @@ uint32_t gp_torch_site_named(struct gp_read *read, struct gp_torch_sites *sites,
     return sites_stack(read, sites, 1);
 }
 
+uint32_t gp_torch_frame(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_torch_text *function,
+                        const struct gp_torch_text *file, uint32_t line, bool native)
+{
+    struct gp_torch_frame frame = {.function = sites_text(read, sites, function->at, function->length),
+                                   .file = sites_text(read, sites, file->at, file->length),
+                                   .line = line,
+                                   .native = native};
+    return read->error ? 0 : sites_frame_number(read, sites, frame);
+}
+
+uint32_t gp_torch_stack(struct gp_read *read, struct gp_torch_sites *sites, const uint32_t *frames, uint32_t count)
+{
+    if (!count || read->error || !sites_room(read, sites, count))
+        return 0;
+    memcpy(sites->stacks + read->recording->frame_count, frames, count * sizeof(*frames));
+    return sites_stack(read, sites, count);
+}
+
 void gp_torch_sites_free(struct gp_torch_sites *sites)
 {
     struct gp_hash *maps[] = {&sites->by_list, &sites->by_frame, &sites->by_name, &sites->by_stack, &sites->texts};
