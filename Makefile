@@ -125,8 +125,9 @@ $(PROFILE_PB).c: tools/convert/export/profile.proto
 $(PROFILE_PB).h: $(PROFILE_PB).c ;
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
 	$(call compile,$(ALL_CFLAGS) -I$(B)/gen)
-$(B)/obj/tools/convert/export/pprof.o: TOOL_CFLAGS += -I$(B)/gen
-$(B)/obj/tools/convert/export/pprof.o: | $(PROFILE_PB).h
+PROFILE_USERS := $(B)/obj/tools/convert/export/pprof.o $(B)/obj/tools/read/recording/frompprof.o
+$(PROFILE_USERS): TOOL_CFLAGS += -I$(B)/gen
+$(PROFILE_USERS): | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 

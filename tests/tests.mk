@@ -137,6 +137,8 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 $(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/collect/*.c) tools/common/values.c $(foreach f,eventtext forecast names oomreport ownerbill statjson stattable summary,tools/show/text/$f.c) $(B)/libtools.a $(CORE)
 $(B)/fuzzers/cfi: src/stack/cfi.c
 $(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
+$(B)/fuzzers/recording $(B)/fuzzers/trace: $(PROFILE_PB).c
+$(B)/fuzzers/recording $(B)/fuzzers/trace: TEST_CFLAGS += -I$(B)/gen
 $(B)/fuzzers/recording: $(CORE_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
 $(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c tools/agent/kernel/probeargs.c $(B)/libtools.a $(CORE)
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf

@@ -4,7 +4,8 @@
  * an accepted recording keeps every promise of recording.h.  An input is one of
  *
  *      a recording       read as it is, and again with all checksums corrected, since they reject other changes
- *      any other file    that is read as a recording: a snapshot of PyTorch, a log of RMM; also compressed
+ *      any other file    that is read as a recording: a snapshot or trace of PyTorch, a log of RMM, a heap
+ *                        profile; also compressed
  *      'B' blocks        from which a recording is built: type, rows (2 bytes), length (2 bytes), payload; so that changes
  *                        reach the payloads, which are packed in real recordings
  *

@@ -48,5 +48,14 @@ focus=$(sed -n 's/^go tool pprof .*\(-tagfocus=[^ ]*\).*/\1/p' docs/export.md | 
 pprof c.gz '^ *[1-9][0-9.]*[kMG]?B ' -top "$focus"
 "$build/bin/gpuprof" export "$work/c.gpuprof" --format=pprof --full-stacks -o "$work/full.gz"
 pprof full.gz 'cudaMalloc' -top
+
+# What gpuprof reads of a profile is what it is: ours has the recording's end, and this one of JAX 0.10.2 the 24117248 bytes that
+# the arrays of jax.live_arrays() had.
+held() { "$build/bin/gpuprof" report --json "$1" | python3 -c 'import json, sys; print([d["allocated_end_bytes"] for d in json.load(sys.stdin)["devices"] if d["allocated_end_bytes"]])'; }
+same() { if [ "$2" = "$3" ]; then ok; else bad "$1: $2, not $3"; fi; }
+same "our own profile" "$(held "$work/python.gz")" "$(held "$work/python.gpuprof")"
+same "a profile of JAX" "$(held tests/fuzz/corpus/recording/pprof-jax)" "[24117248]"
+"$build/bin/gpuprof" diff "$work/python.gz" tests/fuzz/corpus/recording/pprof-jax > "$work/out" 2> "$work/err"
+if grep -q 'make (jp.py:3)' "$work/out"; then ok; else bad "diff of two profiles lacks a line"; fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -43,7 +43,7 @@ struct gp_job_rank {
     enum gp_rank_from from;
     char host[65], comm[65];
     uint32_t pid;
-    bool from_torch, from_rmm, complete;
+    bool from_torch, from_rmm, from_pprof, complete;
     uint64_t missing, events, ooms;
     uint64_t begin_ns, end_ns, begin_unix_ns; /* of the recording, as it has them */
     /* Of the device that was fullest at its peak; device_count: how many the process used. */

@@ -49,6 +49,7 @@ static void ranks_identity(struct gp_job_rank *rank, const struct gp_recording *
     rank->pid = r->pid;
     rank->from_torch = r->from_torch;
     rank->from_rmm = r->from_rmm;
+    rank->from_pprof = r->from_pprof;
     rank->complete = r->complete;
     rank->missing = gp_rec_missing(r);
     rank->events = r->event_count;

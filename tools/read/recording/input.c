@@ -79,13 +79,21 @@ static bool input_is_rmm(const uint8_t *head, size_t bytes)
     return input_begins(head, bytes, "Thread,Time,Action,Pointer,Size,Stream");
 }
 
+/* A profile of pprof: a message of protobuf that begins with a type of samples (two numbers), or with the empty first
+ * text of its table. */
+static bool input_is_pprof(const uint8_t *head, size_t bytes)
+{
+    return (bytes >= 6 && head[0] == 0x0a && head[1] <= 8 && head[2] == 0x08) ||
+           (bytes >= 3 && !memcmp(head, "2\0002", 3));
+}
+
 static const struct {
     enum gp_input_format format;
     bool (*knows)(const uint8_t *head, size_t bytes);
 } formats[] = {
     {GP_INPUT_RECORDING, input_is_recording}, {GP_INPUT_PICKLE, input_is_pickle}, {GP_INPUT_RMM, input_is_rmm},
     {GP_INPUT_TRACE, input_is_trace},         {GP_INPUT_GZIP, input_is_gzip},     {GP_INPUT_HTML, input_is_html},
-    {GP_INPUT_JSON, input_is_json},
+    {GP_INPUT_JSON, input_is_json},           {GP_INPUT_PPROF, input_is_pprof},
 };
 
 #define GP_INPUT_OURS "an export of gpuprof, from which nothing can be read: name the recording that it was made of"
@@ -127,14 +135,6 @@ static bool input_is_rmm_debug(const uint8_t *head, size_t bytes)
     while (at < bytes && (head[at] == ' ' || (head[at] >= '0' && head[at] <= '9')))
         at++;
     return at > 1 && at + 1 < bytes && head[at] == ']' && head[at + 1] == '[';
-}
-
-/* A profile of pprof: a message of protobuf that begins with a type of samples (two numbers), or with the empty first
- * text of its table. */
-static bool input_is_pprof(const uint8_t *head, size_t bytes)
-{
-    return (bytes >= 6 && head[0] == 0x0a && head[1] <= 8 && head[2] == 0x08) ||
-           (bytes >= 3 && !memcmp(head, "2\0002", 3));
 }
 
 static bool input_is_nsys(const uint8_t *head, size_t bytes)
@@ -182,8 +182,6 @@ static const struct {
                     "'gpuprof run --record'"},
     {input_is_rmm_debug, "the debug log of RMM, which is not read: its CSV log is (rmm.enable_logging, or "
                          "logging_resource_adaptor in C++)"},
-    {input_is_pprof, "a profile of pprof, as JAX's save_device_memory_profile writes them: it has no events and is not "
-                     "read. 'go tool pprof' shows it; record the program with 'gpuprof run --record'"},
     {input_is_picture,
      "a page of PyTorch's export_memory_timeline, which has a picture alone: give it a name that ends in "
      ".json or .raw.json.gz"},

@@ -90,5 +90,7 @@ int gp_read_kineto(struct gp_read *read, struct gp_pickle_file *values, char *wh
 int gp_read_timeline(struct gp_read *read, struct gp_pickle_file *values, char *why, size_t why_bytes);
 /* fromrmm.c.  The same from a log of RMM. */
 int gp_read_rmm(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
+/* frompprof.c.  The same from a heap profile of pprof. */
+int gp_read_pprof(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
 
 #endif

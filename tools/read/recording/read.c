@@ -538,6 +538,8 @@ static int reader_format(struct gp_reader *reader, struct gp_input *file, char *
         return gp_read_values(&reader->read, file, why, why_bytes);
     case GP_INPUT_RMM:
         return gp_read_rmm(&reader->read, file, why, why_bytes);
+    case GP_INPUT_PPROF:
+        return gp_read_pprof(&reader->read, file, why, why_bytes);
     case GP_INPUT_RECORDING:
         if (source->bytes)
             reader->source = (struct gp_source){.fd = -1, .bytes = file->data, .size = file->bytes};

@@ -168,7 +168,8 @@ struct gp_recording {
     /* A snapshot of PyTorch: its trace began while memory was allocated.  Of these blocks only the
      * sizes are known: not when, nor where they were allocated. */
     bool from_torch;
-    bool from_rmm; /* a log of RMM: every free names its stream */
+    bool from_rmm;   /* a log of RMM: every free names its stream */
+    bool from_pprof; /* a heap profile: what was held at one time, as sums of stacks */
     /* Events have what pools and graphs held, as SEGMENT_MAP and SEGMENT_UNMAP of kind POOL (their reserve) and GRAPH (in
      * use); of a file before format 1.6 only samples have the reserve. */
     bool polled;
@@ -221,9 +222,11 @@ struct gp_recording {
     uint64_t lost[GP_LOSTS];
 };
 
-/* What the file was: "gpuprof", "pytorch" or "rmm". */
-static inline const char *gp_rec_format(bool from_torch, bool from_rmm)
+/* What the file was. */
+static inline const char *gp_rec_format(bool from_torch, bool from_rmm, bool from_pprof)
 {
+    if (from_pprof)
+        return "pprof";
     return from_torch ? "pytorch" : from_rmm ? "rmm" : "gpuprof";
 }
 
@@ -277,6 +280,7 @@ enum gp_input_format {
     GP_INPUT_JSON,
     GP_INPUT_RMM,
     GP_INPUT_TRACE,
+    GP_INPUT_PPROF,
     GP_INPUT_GZIP,
     GP_INPUT_HTML,
     GP_INPUT_FOREIGN, /* known, and not read: the refusal says what to do */
@@ -288,7 +292,7 @@ enum gp_input_format {
 #define GP_INPUT_READ                                                                                                  \
     "recordings of gpuprof, memory snapshots of PyTorch (pickle, JSON, memory_viz's page), traces of its profiler "    \
     "with "                                                                                                            \
-    "memory events (JSON), RMM logs (CSV), each also as .gz"
+    "memory events (JSON), RMM logs (CSV), heap profiles (pprof), each also as .gz"
 
 /* The format by the first bytes; 64 KiB are enough. */
 enum gp_input_format gp_input_format(const uint8_t *head, size_t bytes);

@@ -121,7 +121,7 @@ static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *
         "{s:i,s:o,s:o,s:s,s:o,s:s,s:I,s:s,s:s,s:b,s:I,s:I,s:I}", "rank", rank->number, "local_rank",
         ranks_known(rank->local_number), "world_size", ranks_known(rank->world_size), "rank_from", from[rank->from],
         "file", ranks_text(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid, "comm", rank->comm, "format",
-        gp_rec_format(rank->from_torch, rank->from_rmm), "complete", rank->complete, "missing_events",
+        gp_rec_format(rank->from_torch, rank->from_rmm, rank->from_pprof), "complete", rank->complete, "missing_events",
         (json_int_t)rank->missing, "events", (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
     json_t *memory = json_pack(
         "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:s,s:I,s:I,s:o,s:o}", "device", rank->device, "devices",

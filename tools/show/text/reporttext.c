@@ -60,7 +60,8 @@ static void page_device(const struct gp_text_page *page, const struct gp_report 
     const struct gp_rec_device *row = &report->recording->devices[device];
     char line[256], size[GP_SIZE_TEXT];
     if (row->index == GP_WIRE_HOST)
-        snprintf(line, sizeof(line), "host (pinned and registered memory)");
+        snprintf(line, sizeof(line), "%s",
+                 report->recording->from_pprof ? "host" : "host (pinned and registered memory)");
     else
         snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
                  row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
@@ -566,7 +567,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
                                    : "(unknown program)",
                 gp_text_width(page));
     fprintf(page->out, "\n%s", gp_text_on(page, GP_DIM));
-    if (!r->from_torch && !r->from_rmm) /* these do not say whose they are */
+    if (!r->from_torch && !r->from_rmm && !r->from_pprof) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
@@ -594,6 +595,8 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
             page_fragments(page, f);
         }
     }
+    if (r->from_pprof) /* one moment */
+        return;
     gp_text_heading(page, "growth", true);
     gp_text_growth(page, report, 5, 0);
     if (report->leaks->count > 5)

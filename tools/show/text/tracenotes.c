@@ -24,6 +24,14 @@ static void trace_lacks(const struct gp_text_page *page, const char *note, const
 void gp_text_before(const struct gp_text_page *page, const struct gp_recording *r, const char *note)
 {
     char size[GP_SIZE_TEXT];
+    if (r->from_pprof) {
+        fprintf(
+            page->out,
+            "%sa heap profile has what was held at one time, as a sum of each stack: there is no peak, and the blocks "
+            "of a stack count as equally large%s\n",
+            note, gp_text_on(page, GP_OFF));
+        return;
+    }
     if (r->before_sum)
         fprintf(page->out, "%s%s was allocated before the first entry of the trace: where is not known%s\n", note,
                 gp_size_text(size, (int64_t)r->before_bytes), gp_text_on(page, GP_OFF));

@@ -173,7 +173,7 @@ Test(input, what_is_not_read)
     refused("{\"schema\":\"other\"}", 18, "JSON");
     refused("[ 1234][12:34:56:000001][info  ] text", 37, "debug log of RMM");
     refused("[12", 3, "JSON");
-    refused("\x0a\x04\x08\x01\x10\x02\x0a\x04", 8, "save_device_memory_profile");
+    refused("\x0a\x04\x08\x01\x10\x02\x0a\x04", 8, "a profile of pprof, but it is damaged or cut");
     refused("2\0002\rtext", 8, "a profile of pprof");
     refused("\x28\xb5\x2f\xfd....", 8, "zstd -d");
     refused("PK\3\4....", 8, "unzip");
