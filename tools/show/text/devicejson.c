@@ -4,6 +4,7 @@
  * docs/analyses.md.
  */
 #include <analyze/analyze.h>
+#include <analyze/libraries.h>
 #include <analyze/report.h>
 #include <base/numbers.h>
 #include <gpuprof/wire.h>
@@ -142,6 +143,22 @@ static json_t *report_when(const struct gp_report *report, uint64_t time_ns)
     return time_ns ? json_integer(gp_report_since(report, time_ns)) : json_null();
 }
 
+/* What libraries that hold some of the peak do with memory. */
+static json_t *report_libraries(const struct gp_report *report, uint32_t device)
+{
+    int64_t bytes[GP_LIBRARIES];
+    json_t *list = json_array();
+    gp_library_bytes(report->recording, report->devices[device].peak, bytes);
+    for (uint32_t i = 0; list && i < GP_LIBRARIES; i++) {
+        const struct gp_library *library = gp_library(i);
+        if (bytes[i] > 0)
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:s,s:I,s:s}", "library", library->name, "version_seen",
+                                            library->version, "bytes", (json_int_t)bytes[i], "rule", library->rule));
+    }
+    return list;
+}
+
 static json_t *report_sleeps(const struct gp_report *report, uint32_t d)
 {
     const struct gp_sleeps *sleeps = report->devices[d].sleeps;
@@ -188,6 +205,8 @@ json_t *gp_report_device_json(const struct gp_report *report, uint32_t d)
     }
     if (object)
         json_object_set_new(object, "sleeps", report_sleeps(report, d));
+    if (object)
+        json_object_set_new(object, "libraries", report_libraries(report, d));
     struct gp_wire_polled said = gp_rec_polled(device);
     if (object)
         json_object_set_new(object, "polled_pool", gp_polled_json(&said));

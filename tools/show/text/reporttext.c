@@ -5,6 +5,7 @@
  */
 #include <analyze/analyze.h>
 #include <analyze/forecast.h>
+#include <analyze/libraries.h>
 #include <analyze/report.h>
 #include <base/text.h>
 #include <gpuprof/wire.h>
@@ -258,6 +259,23 @@ static void page_owner_rows(const struct gp_text_page *page, const struct gp_bil
 static void page_owners(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
     page_owner_rows(page, report->devices[device].owners, report->devices[device].peak->bytes);
+}
+
+/* What libraries that hold some of the peak do with memory. */
+static void page_libraries(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    int64_t bytes[GP_LIBRARIES];
+    char size[GP_SIZE_TEXT], text[768];
+    gp_library_bytes(report->recording, report->devices[device].peak, bytes);
+    for (uint32_t i = 0; i < GP_LIBRARIES; i++) {
+        const struct gp_library *library = gp_library(i);
+        if (bytes[i] <= 0)
+            continue;
+        snprintf(text, sizeof(text), "  %s (%s; as seen in version %s): %s", library->name,
+                 gp_size_text(size, bytes[i]), library->version, library->rule);
+        gp_text_phrases(page, text, 4);
+        fputc('\n', page->out);
+    }
 }
 
 /* The largest time of sleep with its table, the others with a line. */
@@ -589,6 +607,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
             fprintf(page->out, "\n  held at the peak by\n");
         gp_text_parts(page, report, device->peak, 8);
         page_owners(page, report, d);
+        page_libraries(page, report, d);
         page_sleeps(page, report, d);
         if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
             fprintf(page->out, "\n");
