@@ -238,7 +238,11 @@ static void explain_doubts(struct explain *explain)
                     (unsigned long long)(recording->unseen_blocks + recording->unfreed_blocks));
     else if (recording->from_torch && explain->device && recording->devices[explain->d].bound)
         explain_say(explain->doubts, "the trace does not have all of the program: more may have been held before it");
-    if (explain->report->steps->source == GP_STEPS_TIME)
+    if (recording->from_pprof)
+        explain_say(explain->doubts,
+                    "a heap profile is one moment: what was held before, and what grows, it does not say ('gpuprof "
+                    "diff' compares two)");
+    else if (explain->report->steps->source == GP_STEPS_TIME)
         explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
     else if (explain->report->leaks->steps < 4)
         explain_say(explain->doubts, "%u %s are too few to see growth", explain->report->leaks->steps,

@@ -145,6 +145,10 @@ static void page_leaks(const struct gp_text_page *page, const struct gp_report *
 void gp_text_growth(const struct gp_text_page *page, const struct gp_report *report, uint32_t most, uint32_t frames)
 {
     const struct gp_leaks *leaks = report->leaks;
+    if (report->recording->from_pprof) {
+        fprintf(page->out, "it is not known what grows: a heap profile is one moment; 'gpuprof diff' compares two\n");
+        return;
+    }
     uint32_t candidates = leaks->candidates < GP_PAGE_CANDIDATES ? leaks->candidates : GP_PAGE_CANDIDATES;
     gp_text_step_line(page, report);
     if (leaks->count == 0)
