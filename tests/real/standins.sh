@@ -46,7 +46,7 @@ under tests/real/standins/gpt2.py
 peak=$(awk 'NF == 3 && /^[0-2] 0.0 / {print $3}' "$work/out" | tail -n 2 | uniq)
 check "GPT-2: $peak bytes in steps 2 and 3" "$work/out" [ "$(wc -w <<<"$peak")" = 1 -a "${peak:-0}" -gt 5500000000 -a "${peak:-0}" -lt 6000000000 ]
 
-told() { grep -q "	libcudnn.so.9	assumed	convolution in NCHW" "$work/report" && ! grep -qE "	libcu[^	]*	unsupported	" "$work/report"; }
+told() { grep -q "	libcudnn.so.9	assumed	convolutions: the workspace that rules of cuDNN " "$work/report" && ! grep -qE "	libcu[^	]*	unsupported	" "$work/report"; }
 check "the report names what was assumed, and nothing was refused" "$work/report" told
 # Of the kinds of snapshots that people publish, only those that leak have suspects, with a line of theirs.
 mkdir "$work/kinds"
