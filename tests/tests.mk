@@ -247,6 +247,10 @@ $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch $(B)/tests/tiny/b
 SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE)
 	$(testprogram)
-testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(SERVE) ## build what tests preload and serve
+# Writes the recordings of a made-up job.
+MKRANKS := $(B)/tests/jobs/mkranks
+$(MKRANKS): $(B)/obj/tests/jobs/mkranks.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a $(CORE)
+	$(testprogram)
+testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(MKRANKS) $(SERVE) ## build what tests preload and serve
 # Write the rows of the tables themselves, and know how arguments are encoded.
 $(B)/obj/tests/integration/test_deaths.o $(B)/obj/tests/integration/test_bpf.o: TEST_CFLAGS += -Ibpf

@@ -139,6 +139,75 @@ Test(ranks, diff_pairs_the_ranks_of_two_runs)
     folder_remove(folders[1]);
 }
 
+/* ---- many ranks, in a folder ------------------------------------------------------------------------------------- */
+
+static void job_make(const char *folder, const char *world)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "%s %s %s 500", path_program("../jobs/mkranks"), folder, world);
+    cr_assert_eq(system(line), 0);
+}
+
+/* mkranks.c says which ranks are unlike the others, and why. */
+Test(ranks, alike_in_one_row_and_unlike_by_name)
+{
+    char folder[64];
+    folder_make(folder);
+    job_make(folder, "24");
+    command(0, "report", folder, NULL);
+    SAYS("21 of 24 ranks are alike");
+    SAYS("  0-2,4,6,8-23  7.");
+    SAYS("      5  gather_metrics (model.py:310)  linear holds 2.000 GiB, and 0 B on the median rank");
+    SAYS("      7  its GPU is Made-up GPU, 40 GiB of 40.00 GiB, and that of most ranks Made-up GPU, 80 GiB of 80.00 "
+         "GiB");
+    SAYS("      3  keep_history (model.py:320)  linear grows by ");
+    SAYS_NOT("missing");
+    command(0, "report", folder, "--json", NULL);
+    json_t *top = said_json();
+    cr_expect_eq(number(top, "groups"), 4);
+    cr_expect_eq(number(top, "world_size"), 24);
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 24);
+    cr_expect_eq(json_array_size(json_object_get(top, "unlike")), 3);
+    cr_expect_eq(json_array_size(json_object_get(top, "missing_ranks")), 0);
+    json_decref(top);
+    folder_remove(folder);
+}
+
+/* One has no recording, one is damaged, one is of another job, and one of an earlier run. */
+Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
+{
+    char folder[64], other[64], line[512];
+    folder_make(folder);
+    folder_make(other);
+    job_make(folder, "24");
+    job_make(other, "8");
+    snprintf(line, sizeof(line),
+             "cd %s && rm run.rank9.gpuprof && echo no > run.rank11.gpuprof && cp %s/run.rank2.gpuprof other.gpuprof "
+             "&& echo text > train.log",
+             folder, other);
+    cr_assert_eq(system(line), 0);
+    command(1, "report", folder, NULL);
+    SAYS("note: 2 of 24 files are left out");
+    SAYS("missing: 2 of the job's 24 ranks have no recording here: 9, 11");
+    WARNS("run.rank11.gpuprof: left out: not a recording");
+    WARNS("other.gpuprof: left out: it is rank 2 of a job of 8 ranks, and most recordings are of one of 24");
+    WARNS("2 of 24 recordings are left out");
+    command(1, "report", folder, "--json", NULL);
+    json_t *top = said_json();
+    const json_t *missing = json_object_get(top, "missing_ranks"), *left = json_object_get(top, "left_out");
+    cr_assert_eq(json_array_size(missing), 2);
+    cr_expect_eq(json_integer_value(json_array_get(json_array_get(missing, 1), 0)), 11);
+    cr_assert_eq(json_array_size(left), 2);
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 22);
+    json_decref(top);
+    snprintf(line, sizeof(line), "rm %s/*.gpuprof", other);
+    cr_assert_eq(system(line), 0);
+    command(1, "report", other, NULL);
+    WARNS("no recording is in this folder");
+    folder_remove(folder);
+    folder_remove(other);
+}
+
 /* ---- snapshots --------------------------------------------------------------------------------------------------- */
 
 static void round_trip(const char *folder, const char *allocator)

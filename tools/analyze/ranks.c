@@ -256,7 +256,8 @@ struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count)
         all->lowest_bytes = values[0];
         all->highest_bytes = values[count ? count - 1 : 0];
         ranks_moments(all, values);
-        ok = ok && ranks_rows(all, values, false, &all->sites, &all->site_count) && ranks_owners(all, values);
+        ok = ok && ranks_rows(all, values, false, &all->sites, &all->site_count) && ranks_owners(all, values) &&
+             gp_ranks_group(all);
     }
     free(values);
     if (ok)
@@ -271,5 +272,6 @@ void gp_ranks_free(struct gp_ranks *all)
         return;
     free(all->sites);
     free(all->owners);
+    free(all->missing);
     free(all);
 }

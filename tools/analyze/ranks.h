@@ -13,6 +13,7 @@
 
 #define GP_RANK_NAME  160
 #define GP_RANK_POINT 400u /* moments over time */
+#define GP_RANK_WHY   256
 
 enum gp_rank_from { GP_RANK_RECORDED, GP_RANK_FILE_NAME, GP_RANK_ORDER };
 enum gp_rank_clock {
@@ -62,6 +63,7 @@ struct gp_job_rank {
     struct gp_series *allocated; /* the caller's */
     struct gp_rank_site *sites;  /* the caller's; sorted and joined by gp_ranks_find */
     uint32_t site_count;
+    uint32_t group;    /* set by gp_ranks_find: equal numbers are ranks that are alike; 0 has the worst */
     bool by_headroom;  /* set by gp_ranks_find: the headroom of every rank is known */
     uint64_t shift_ns; /* set by gp_ranks_find: what to add to its times for ns since the job's start */
 };
@@ -79,9 +81,25 @@ struct gp_rank_moment {
     uint32_t ranks; /* that were recorded then; 0: nothing else is set */
 };
 
+struct gp_rank_left { /* a file that is not among the ranks */
+    const char *file;
+    char why[GP_RANK_WHY];
+};
+
+struct gp_rank_span { /* ranks of consecutive numbers */
+    int32_t first, last;
+};
+
 struct gp_ranks {
     struct gp_job_rank *ranks; /* the caller's array, the worst first */
     uint32_t count;
+    uint32_t group_count;
+    const struct gp_rank_left *left; /* the caller's; NULL */
+    uint32_t left_count;
+    int32_t world_size; /* that all recordings with a rank name; 0: unknown, or they differ */
+    /* The ranks of the world without a recording here, lowest first; not set if the world is unknown. */
+    struct gp_rank_span *missing;
+    uint32_t missing_spans, missing_count;
     enum gp_rank_clock clock;
     uint64_t begin_unix_ns, length_ns;
     int64_t lowest_bytes, median_bytes, highest_bytes; /* of the peaks */
@@ -108,6 +126,8 @@ struct gp_rank_share gp_ranks_share(const struct gp_ranks *all, uint32_t number)
  * peak.  NULL: out of memory. */
 struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count);
 void gp_ranks_free(struct gp_ranks *ranks);
+/* rankgroups.c.  Sets the groups of ranks that are alike, and the missing ranks.  False: out of memory. */
+bool gp_ranks_group(struct gp_ranks *ranks);
 /* The highest bytes that the rank held in the i-th moment; -1: it was not recorded then. */
 int64_t gp_ranks_at(const struct gp_ranks *ranks, const struct gp_job_rank *rank, uint32_t moment);
 

@@ -211,6 +211,8 @@ static int diff_ranks(const struct gp_diff_options *options, struct gp_findings 
     memcpy(files + 1, o->more, more * sizeof(*files));
     all.more = files;
     int rc = gp_rank_set_read(&set, &all);
+    if (!rc && set.left_count) /* each has been named */
+        rc = GP_EXIT_FAILED;
     if (!rc)
         rc = diff_ranks_check(&set);
     int64_t most = -1;

@@ -90,18 +90,23 @@ int gp_load_run(const struct gp_load_options *options, unsigned parts, json_t *j
                 void text(const struct gp_text_page *page, const struct gp_report *report));
 
 /* ==== ranks ======================================================================================================= */
-/* Reads the recordings of several ranks, one after the other, and keeps of each what struct
- * gp_job_rank has. */
+/* Reads the recordings of several ranks, some at a time, and keeps of each what struct gp_job_rank has. */
 
 struct gp_rank_set {
     struct gp_job_rank *ranks;
     uint32_t count;
+    struct gp_rank_left *left; /* files that are not among the ranks, each after a message */
+    uint32_t left_count;
     struct gp_ranks *all;
 };
-/* Reads files[0] and the further files of the options.  GP_EXIT_OK, or an exit status after a message;
- * gp_rank_set_free is safe after either. */
+/* The recordings in a folder, in the order of their numbers; free with gp_rank_files_free.  NULL: the path is no
+ * folder.  GP_EXIT_OK, or an exit status after a message. */
+int gp_rank_files(const char *command, const char *path, char ***files);
+void gp_rank_files_free(char **files);
+/* Reads files[0] and the further files of the options; those that cannot be read are left out.  GP_EXIT_OK, or an
+ * exit status after a message; gp_rank_set_free is safe after either. */
 int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options);
-/* The same, and compares the ranks: set->all, and set->ranks in its order. */
+/* The same without those of other jobs and runs, and compares the ranks: set->all, and set->ranks in its order. */
 int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options);
 void gp_rank_set_free(struct gp_rank_set *set);
 

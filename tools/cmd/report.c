@@ -107,22 +107,42 @@ static int report_ranks(const struct gp_load_options *o)
         if (!o->json)
             json_decref(document);
     }
+    if (!rc && set.left_count) {
+        gp_error("report", "%u of %u recordings are left out, as said above", set.left_count,
+                 set.left_count + set.count);
+        rc = GP_EXIT_FAILED;
+    }
     gp_rank_set_free(&set);
+    return rc;
+}
+
+static int report_files(const struct gp_load_options *o)
+{
+    struct gp_loaded loaded;
+    if (o->more && o->more[0])
+        return report_ranks(o);
+    int rc = gp_load(&loaded, o, 0);
+    if (!rc) {
+        rc = report_made(o, &loaded);
+        gp_load_free(&loaded);
+    }
     return rc;
 }
 
 int gp_report_write(const struct gp_load_options *o)
 {
-    struct gp_loaded loaded;
+    struct gp_load_options of = *o;
+    char **files = NULL;
     int rc = gp_output_check("report", "-o ", o->output, o->force);
-    if (!rc && o->more && o->more[0])
-        return report_ranks(o);
-    if (!rc)
-        rc = gp_load(&loaded, o, 0);
-    if (!rc) {
-        rc = report_made(o, &loaded);
-        gp_load_free(&loaded);
+    if (!rc && !(o->more && o->more[0]))
+        rc = gp_rank_files("report", o->files[0], &files);
+    if (files) {
+        of.files[0] = files[0];
+        of.more = files + 1;
     }
+    if (!rc)
+        rc = report_files(&of);
+    gp_rank_files_free(files);
     return rc;
 }
 
@@ -162,7 +182,8 @@ static const struct gp_command_option report_options[] = {
 static const struct gp_command_option report_operands[] = {
     GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING, GP_LOAD_READS),
     GP_OPERAND(struct gp_load_options, more, "FILES", GP_ARG_RECORDINGS,
-               "the recordings of the other ranks of the job: the report then compares them"),
+               "the recordings of the other ranks of the job: the report then compares them. A folder in place of FILE "
+               "stands for the recordings in it (*.gpuprof)"),
     {0}};
 
 const struct gp_command_spec gp_command_report = {
@@ -181,7 +202,8 @@ const struct gp_command_spec gp_command_report = {
     .examples = GP_EXAMPLES({"gpuprof report train.gpuprof", "Print the summary."},
                             {"gpuprof report train.gpuprof --from 2s --to 2.5s", "Summarise half a second of it."},
                             {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."},
-                            {"gpuprof report run.*.gpuprof -o ranks.html", "Compare the ranks of a job on one page."}),
+                            {"gpuprof report run.*.gpuprof -o ranks.html", "Compare the ranks of a job on one page."},
+                            {"gpuprof report job/", "Compare the ranks whose recordings are in a folder."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
     .check = report_check,
     .run = report_run,

@@ -4,6 +4,7 @@
 #include <analyze/ranks.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
+#include <show/text/ranks.h>
 #include <show/text/stats.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
@@ -52,8 +53,14 @@ static const char *ranks_verdict(const struct gp_ranks *all, char text[GP_VERDIC
     snprintf(text, GP_VERDICT_TEXT, "Rank %d %speaks at %s", worst->number, worst->ooms ? "ran out of memory: it " : "",
              gp_size_text(peak, worst->peak_bytes));
     const struct gp_rank_row *row = all->site_count ? &all->sites[0] : NULL;
+    uint32_t alike, usual = gp_ranks_usual(all, &alike);
+    bool apart = (all->highest_bytes - all->lowest_bytes) * 100 > all->median_bytes && usual < all->group_count;
     /* A hundredth is below what differs between two runs of one rank. */
-    if (all->count < 2 || more * 100 <= all->median_bytes)
+    if (all->count > 1 && more * 100 <= all->median_bytes && apart)
+        ranks_add(text, ", %s from the median; %u of %u ranks are alike, and all lie within %s of each other.",
+                  gp_size_text(above, more < 0 ? -more : more), alike, all->count,
+                  gp_size_text(one, all->highest_bytes - all->lowest_bytes));
+    else if (all->count < 2 || more * 100 <= all->median_bytes)
         ranks_add(text, ", and all %u ranks lie within %s of each other%s.", all->count,
                   gp_size_text(above, all->highest_bytes - all->lowest_bytes),
                   several ? ", each on its fullest GPU" : "");
@@ -135,6 +142,8 @@ static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *
         rank->may_grow, "begin_ns", (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns",
         (json_int_t)(rank->end_ns + rank->shift_ns), "curve", curve ? ranks_curve(all, rank) : json_null(), "gpus",
         ranks_gpus(rank));
+    if (memory)
+        json_object_set_new(memory, "group", json_integer(rank->group));
     if (!row || !memory || json_object_update(row, memory) != 0) {
         json_decref(row);
         row = NULL;
@@ -173,6 +182,23 @@ static json_t *ranks_skew(const struct gp_ranks *all)
     return skew;
 }
 
+static json_t *ranks_missing_json(const struct gp_ranks *all)
+{
+    json_t *list = all->world_size ? json_array() : json_null();
+    for (uint32_t i = 0; i < all->missing_spans; i++)
+        json_array_append_new(list, json_pack("[i,i]", all->missing[i].first, all->missing[i].last));
+    return list;
+}
+
+static json_t *ranks_left_json(const struct gp_ranks *all)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < all->left_count; i++)
+        json_array_append_new(
+            list, json_pack("{s:o,s:o}", "file", ranks_text(all->left[i].file), "why", ranks_text(all->left[i].why)));
+    return list;
+}
+
 json_t *gp_ranks_json(const struct gp_ranks *all)
 {
     char verdict[GP_VERDICT_TEXT];
@@ -182,7 +208,7 @@ json_t *gp_ranks_json(const struct gp_ranks *all)
     for (uint32_t m = 0; m < GP_RANK_POINT; m++)
         json_array_append_new(times, json_integer((json_int_t)all->moments[m].time_ns));
     uint32_t listed = all->site_count < GP_RANKS_LISTED ? all->site_count : GP_RANKS_LISTED;
-    return json_pack(
+    json_t *document = json_pack(
         "{s:s,s:o,s:s,s:s,s:I,s:f,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:i,s:o}", "schema", "gpuprof.ranks/1", "verdict",
         ranks_text(ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
         "clock_text", ranks_clock(all), "begin_unix_ns", (json_int_t)all->begin_unix_ns, "seconds",
@@ -190,6 +216,14 @@ json_t *gp_ranks_json(const struct gp_ranks *all)
         (json_int_t)all->median_bytes, "highest_peak_bytes", (json_int_t)all->highest_bytes, "ranks", ranks, "times_ns",
         times, "skew", ranks_skew(all), "sites", ranks_rows(all->sites, all->site_count, false), "sites_left_out",
         (int)(all->site_count - listed), "owners", ranks_rows(all->owners, all->owner_count, true));
+    if (document) {
+        json_object_set_new(document, "groups", json_integer(all->group_count));
+        json_object_set_new(document, "world_size", all->world_size ? json_integer(all->world_size) : json_null());
+        json_object_set_new(document, "missing_ranks", ranks_missing_json(all));
+        json_object_set_new(document, "unlike", gp_ranks_unlike_json(all));
+        json_object_set_new(document, "left_out", ranks_left_json(all));
+    }
+    return document;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -220,8 +254,7 @@ static void ranks_also(const struct gp_text_page *page, const struct gp_job_rank
                     rank->gpus[g].device);
 }
 
-#define GP_RANKS_NUMBERS 24u /* columns of the numbers of a row */
-#define GP_RANKS_CELLS   80u
+#define GP_RANKS_CELLS 80u
 
 static const char *ranks_cells(char text[GP_RANKS_CELLS], const struct gp_ranks *all, const struct gp_job_rank *rank)
 {
@@ -233,96 +266,82 @@ static const char *ranks_cells(char text[GP_RANKS_CELLS], const struct gp_ranks 
     return text;
 }
 
-/* Whether a reader sees no difference: the sizes as they are printed, and of what grows the line and about the rate. */
-static bool ranks_alike(const struct gp_ranks *all, const struct gp_job_rank *a, const struct gp_job_rank *b)
-{
-    char one[GP_RANKS_CELLS], other[GP_RANKS_CELLS];
-    double more = a->growth_per_second > b->growth_per_second ? a->growth_per_second : b->growth_per_second;
-    double less = a->growth_per_second + b->growth_per_second - more;
-    return a->ooms == b->ooms && a->device_count <= 1 && b->device_count <= 1 && less >= more * 0.9 &&
-           strcmp(a->grows, b->grows) == 0 && strcmp(a->may_grow, b->may_grow) == 0 &&
-           strcmp(ranks_cells(one, all, a), ranks_cells(other, all, b)) == 0;
-}
+struct ranks_group { /* ranks that are alike */
+    const struct gp_job_rank *first;
+    uint32_t count;
+    int64_t low, high; /* peaks */
+};
 
-static int ranks_by_number(const void *one, const void *other)
+static struct ranks_group ranks_group_of(const struct gp_ranks *all, uint32_t number)
 {
-    const int32_t *a = one, *b = other;
-    return (*a > *b) - (*a < *b);
-}
-
-/* "0-3,6,8-255"; as far as there is room: "0-3,6,.. 250". */
-static void ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_job_rank *ranks, uint32_t count)
-{
-    int32_t *numbers = calloc(count, sizeof(*numbers));
-    char part[GP_RANKS_NUMBERS + 1];
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; numbers && i < count; i++)
-        numbers[i] = ranks[i].number;
-    if (numbers)
-        qsort(numbers, count, sizeof(*numbers), ranks_by_number);
-    for (uint32_t i = 0, n; numbers && i < count; i += n) {
-        for (n = 1; i + n < count && numbers[i + n] == numbers[i] + (int32_t)n; n++)
-            ;
-        int length = snprintf(part, sizeof(part), n > 1 ? "%s%d-%d" : "%s%d", i ? "," : "", numbers[i],
-                              numbers[i] + (int32_t)n - 1);
-        if (used + (size_t)length + (i + n < count ? 8 : 0) > GP_RANKS_NUMBERS) {
-            snprintf(text + used, GP_RANKS_NUMBERS + 1 - used, ",.. %u", count);
-            break;
-        }
-        memcpy(text + used, part, (size_t)length + 1);
-        used += (size_t)length;
+    struct ranks_group group = {.low = INT64_MAX};
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct gp_job_rank *rank = &all->ranks[i];
+        if (rank->group != number)
+            continue;
+        group.first = group.first ? group.first : rank;
+        group.count++;
+        group.low = rank->peak_bytes < group.low ? rank->peak_bytes : group.low;
+        group.high = rank->peak_bytes > group.high ? rank->peak_bytes : group.high;
     }
-    free(numbers);
+    return group;
 }
 
-/* A row of ranks that are alike. */
-static void ranks_row(const struct gp_text_page *page, const struct gp_ranks *all, uint32_t first, uint32_t count,
-                      int columns)
+/* A row of ranks that are alike, with the sizes of the worst of them. */
+static void ranks_row(const struct gp_text_page *page, const struct gp_ranks *all, uint32_t number, int columns)
 {
-    const struct gp_job_rank *rank = &all->ranks[first];
-    char numbers[GP_RANKS_NUMBERS + 1], cells[GP_RANKS_CELLS], growth[GP_SIZE_TEXT];
-    ranks_numbers(numbers, rank, count);
-    fprintf(page->out, "  %s%*s %s%s", ranks_on(page, first ? "" : GP_RANKS_BOLD), columns, numbers,
-            ranks_cells(cells, all, rank), ranks_on(page, first ? "" : GP_RANKS_OFF));
+    struct ranks_group group = ranks_group_of(all, number);
+    const struct gp_job_rank *rank = group.first;
+    char numbers[GP_RANKS_NUMBERS + 1], cells[GP_RANKS_CELLS], size[GP_SIZE_TEXT];
+    gp_ranks_numbers(numbers, all, number);
+    fprintf(page->out, "  %s%*s %s%s", ranks_on(page, number ? "" : GP_RANKS_BOLD), columns, numbers,
+            ranks_cells(cells, all, rank), ranks_on(page, number ? "" : GP_RANKS_OFF));
     if (rank->growth_per_second > 0)
-        fprintf(page->out, "  %s%s/s: %s", count > 1 ? "about " : "",
-                gp_size_text(growth, (int64_t)rank->growth_per_second), rank->grows);
+        fprintf(page->out, "  %s%s/s: %s", group.count > 1 ? "about " : "",
+                gp_size_text(size, (int64_t)rank->growth_per_second), rank->grows);
     else if (rank->may_grow[0])
         fprintf(page->out, "  may be: %s", rank->may_grow);
     if (rank->ooms)
         fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
                 rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));
     ranks_also(page, rank);
+    if (group.low != group.high)
+        fprintf(page->out, "  (peaks of these within %s)", gp_size_text(size, group.high - group.low));
     fputc('\n', page->out);
-}
-
-static uint32_t ranks_alike_from(const struct gp_ranks *all, uint32_t first)
-{
-    uint32_t count = 1;
-    while (first + count < all->count && ranks_alike(all, &all->ranks[first], &all->ranks[first + count]))
-        count++;
-    return count;
 }
 
 static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *all)
 {
     char numbers[GP_RANKS_NUMBERS + 1];
-    uint32_t rows = 0, most = page->whole ? UINT32_MAX : 4 * GP_RANKS_ROWS, first, n;
+    uint32_t most = page->whole ? UINT32_MAX : 4 * GP_RANKS_ROWS, left = 0;
     int columns = 5;
-    for (first = 0; first < all->count && rows < most; first += n, rows++) {
-        n = ranks_alike_from(all, first);
-        ranks_numbers(numbers, &all->ranks[first], n);
+    for (uint32_t group = 0; group < all->group_count && group < most; group++) {
+        gp_ranks_numbers(numbers, all, group);
         columns = (int)strlen(numbers) > columns ? (int)strlen(numbers) : columns;
     }
     fprintf(page->out, "\n%s  %*s %10s %11s %10s %10s %10s  %s%s\n", ranks_on(page, GP_RANKS_BOLD), columns, "RANK",
             "PEAK", "OFF MEDIAN", "RESERVED", "HEADROOM", "AT THE END", "GROWTH", ranks_on(page, GP_RANKS_OFF));
-    for (first = rows = 0; first < all->count && rows < most; first += n, rows++) {
-        n = ranks_alike_from(all, first);
-        ranks_row(page, all, first, n, columns);
+    for (uint32_t group = 0; group < all->group_count && group < most; group++)
+        ranks_row(page, all, group, columns);
+    for (uint32_t i = 0; i < all->count; i++)
+        left += all->ranks[i].group >= most;
+    if (left)
+        fprintf(page->out, "  %u more ranks: use --json to list them\n", left);
+}
+
+/* The ranks of the job that no recording is of. */
+static void ranks_missing(const struct gp_text_page *page, const struct gp_ranks *all)
+{
+    uint32_t shown = page->whole || all->missing_spans <= GP_RANKS_ROWS ? all->missing_spans : GP_RANKS_ROWS;
+    if (!shown)
+        return;
+    fprintf(page->out, "%smissing: %u of the job's %d ranks ha%s no recording here:", ranks_on(page, GP_RANKS_RED),
+            all->missing_count, all->world_size, all->missing_count == 1 ? "s" : "ve");
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_rank_span *span = &all->missing[i];
+        fprintf(page->out, span->first == span->last ? "%s %d" : "%s %d-%d", i ? "," : "", span->first, span->last);
     }
-    if (first < all->count)
-        fprintf(page->out, "  %u more ranks: use --json to list them\n", all->count - first);
+    fprintf(page->out, "%s%s\n", shown < all->missing_spans ? ", .." : "", ranks_on(page, GP_RANKS_OFF));
 }
 
 /* Each GPU that several ranks hold memory on, with the ranks that hold most there. */
@@ -414,7 +433,13 @@ void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
     if (cut)
         fprintf(page->out, "%snote: %u of the recordings %s incomplete or lost events: see each one's report%s\n",
                 ranks_on(page, GP_RANKS_RED), cut, cut == 1 ? "is" : "are", ranks_on(page, GP_RANKS_OFF));
+    if (all->left_count)
+        fprintf(page->out, "%snote: %u of %u files are left out, and in no number here%s\n",
+                ranks_on(page, GP_RANKS_RED), all->left_count, all->left_count + all->count,
+                ranks_on(page, GP_RANKS_OFF));
+    ranks_missing(page, all);
     ranks_table(page, all);
+    gp_ranks_unlike(page, all);
     ranks_shares(page, all);
     fprintf(page->out, "\n%sallocated over time, of all ranks%s\n", ranks_on(page, GP_RANKS_BOLD),
             ranks_on(page, GP_RANKS_OFF));

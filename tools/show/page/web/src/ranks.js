@@ -10,6 +10,31 @@ import { ledges, timePlot } from "./plot.js";
 const steps = uPlot.paths.stepped({ align: 1 });
 const LINES = 6; // ranks with a line of their own; more could not be told apart
 
+// "0-3, 6, 8-255" of numbers in any order; the first eight parts.
+function spans(numbers) {
+    const parts = [];
+    for (const n of [...numbers].sort((a, b) => a - b)) {
+        const last = parts[parts.length - 1];
+        if (last && n <= last[1] + 1) last[1] = n;
+        else parts.push([n, n]);
+    }
+    return ranges(parts);
+}
+
+const ranges = (parts) => parts.slice(0, 8).map(([a, b]) => (a === b ? String(a) : `${a}-${b}`)).join(", ") + (parts.length > 8 ? ", .." : "");
+
+// Rows of ranks that are alike: each is the worst of them, with the others in `all`.
+function groups(doc) {
+    const rows = new Map();
+    doc.ranks.forEach((r, i) => {
+        const key = r.group ?? -1 - i, row = rows.get(key);
+        if (row) row.all.push(r);
+        else rows.set(key, { ...r, all: [r] });
+    });
+    const why = new Map((doc.unlike ?? []).map((u) => [u.group, u.why]));
+    return [...rows.values()].map((row) => ({ ...row, why: why.get(row.group) ?? "", spread: Math.max(...row.all.map((r) => r.allocated_peak_bytes)) - Math.min(...row.all.map((r) => r.allocated_peak_bytes)) }));
+}
+
 const rankName = (r) => `rank ${r.rank}`;
 const others = (r) => (r.gpus ?? []).filter((g) => !g.fullest);
 const signed = (value) => `${value > 0 ? "+" : ""}${bytes(value)}`;
@@ -41,6 +66,8 @@ function banners(doc) {
     const list = [], say = (kind, head, text) => list.push(el("div", { class: `banner ${kind}`, role: "note" }, el("strong", {}, head), " ", text));
     const cut = doc.ranks.filter((r) => !r.complete || r.missing_events > 0), unnamed = doc.ranks.filter((r) => r.rank_from === "order");
     if (cut.length) say("bad", "Incomplete.", `${plural(cut.length, "recording")} ended early or lost events (${cut.slice(0, 8).map(rankName).join(", ")}): their peaks may be too low.`);
+    if (doc.missing_ranks?.length) say("bad", "Missing ranks.", `Of the job's ${count(doc.world_size)} ranks these have no recording here: ${ranges(doc.missing_ranks)}.`);
+    if (doc.left_out?.length) say("bad", "Left out.", `${plural(doc.left_out.length, "file")} in no number here: ${doc.left_out.slice(0, 8).map((f) => `${f.file} (${f.why})`).join("; ")}${doc.left_out.length > 8 ? "; .." : ""}.`);
     if (unnamed.length) say("info", "No rank numbers.", `${plural(unnamed.length, "recording")} and their file names have no rank: the numbers here are the order of the files, from 0.`);
     return list;
 }
@@ -72,12 +99,15 @@ function skew(doc) {
 
 function ranks(doc) {
     const most = Math.max(1, ...doc.ranks.map((r) => r.allocated_peak_bytes));
-    const several = new Set(doc.ranks.map((r) => r.host)).size > 1, devices = new Set(doc.ranks.map((r) => r.device)).size > 1;
-    return section("ranks", "Ranks, the worst first", "A rank that ran out of memory comes first, then the one with the least headroom. Numbers are of the device that was fullest in each process.",
-        table({ caption: "Ranks", id: "ranks-table", rows: doc.ranks, first: 64, columns: [
-            { name: "Rank", value: (r) => r.rank, show: (r) => String(r.rank), title: (r) => r.file }, several && { name: "Machine", value: (r) => r.host, class: "clip" }, devices && { name: "Device", number: true, value: (r) => r.device },
+    const rows = groups(doc), together = rows.length < doc.ranks.length;
+    const several = !together && new Set(doc.ranks.map((r) => r.host)).size > 1, devices = new Set(doc.ranks.map((r) => r.device)).size > 1;
+    return section("ranks", "Ranks, the worst first", "A rank that ran out of memory comes first, then the one with the least headroom. Numbers are of the device that was fullest in each process. Ranks that are alike are one row, with the numbers of the worst of them.",
+        table({ caption: "Ranks", id: "ranks-table", rows, first: 64, columns: [
+            { name: together ? "Ranks" : "Rank", value: (r) => r.rank, show: (r) => spans(r.all.map((x) => x.rank)), title: (r) => r.file, class: together ? "wide" : undefined },
+            together && { name: "Count", number: true, value: (r) => r.all.length }, several && { name: "Machine", value: (r) => r.host, class: "clip" }, devices && { name: "Device", number: true, value: (r) => r.device },
             size("Peak", (r) => r.allocated_peak_bytes, { bar: (r) => r.allocated_peak_bytes / most }),
             size("Off median", (r) => r.above_median_bytes, { show: (r) => signed(r.above_median_bytes) }), size("Reserved", (r) => r.reserved_peak_bytes), size("Headroom", (r) => r.headroom_bytes), size("At the end", (r) => r.allocated_end_bytes),
+            together && size("Peaks within", (r) => r.spread), rows.some((r) => r.why) && { name: "Unlike the others", value: (r) => r.why, show: (r) => r.why || NONE, class: "wide" },
             { name: "Growth", value: (r) => r.growth_bytes_per_second, show: (r) => (r.growth_bytes_per_second > 0 ? `${bytes(r.growth_bytes_per_second)}/s at ${r.grows}` : r.may_grow ? `perhaps at ${r.may_grow}` : NONE), class: "wide" },
             doc.ranks.some((r) => others(r).length > 0) && { name: "Other GPUs", value: (r) => others(r).length, show: (r) => others(r).map((g) => `${bytes(g.allocated_peak_bytes)} on GPU ${g.device}${g.shared ? ", as another rank" : ""}: ${g.site}`).join("; ") || NONE, class: "wide" },
             doc.ranks.some((r) => r.ooms > 0) && { name: "Out of memory", number: true, value: (r) => r.ooms },

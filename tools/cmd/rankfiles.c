@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rankfiles.c: which files are the recordings of a job's ranks (rankread.h, load.h): those of a folder, without
+ * those of other jobs and runs.  Called by ranks.c and report.c.
+ */
+#include <cmd/rankread.h>
+#include <read/common/hash.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- a folder ---------------------------------------------------------------------------------------------------- */
+
+static int files_ours(const struct dirent *entry)
+{
+    static const char end[] = ".gpuprof";
+    size_t length = strlen(entry->d_name);
+    return length > sizeof(end) - 1 && strcmp(entry->d_name + length - (sizeof(end) - 1), end) == 0;
+}
+
+void gp_rank_files_free(char **files)
+{
+    for (char **file = files; file && *file; file++)
+        free(*file);
+    free(files);
+}
+
+int gp_rank_files(const char *command, const char *path, char ***out)
+{
+    struct stat is;
+    struct dirent **names = NULL;
+    *out = NULL;
+    if (strcmp(path, "-") == 0 || stat(path, &is) != 0 || !S_ISDIR(is.st_mode))
+        return GP_EXIT_OK;
+    int count = scandir(path, &names, files_ours, versionsort);
+    if (count <= 0) {
+        gp_error(command, "%s: %s", path,
+                 count < 0 ? strerror(errno) : "no recording is in this folder: their names end with .gpuprof");
+        free(names);
+        return GP_EXIT_FAILED;
+    }
+    char **files = calloc((size_t)count + 1, sizeof(*files));
+    bool ok = files;
+    for (int i = 0; i < count; i++) {
+        ok = ok && asprintf(&files[i], "%s/%s", path, names[i]->d_name) >= 0;
+        if (!ok && files)
+            files[i] = NULL;
+        free(names[i]);
+    }
+    free(names);
+    if (!ok) {
+        gp_rank_files_free(files);
+        return gp_memory_error(command);
+    }
+    *out = files;
+    return GP_EXIT_OK;
+}
+
+/* ---- jobs and runs ----------------------------------------------------------------------------------------------- */
+
+void gp_rank_set_leave(struct gp_rank_set *set, const char *command, const char *file, const char *why)
+{
+    struct gp_rank_left *left = &set->left[set->left_count++];
+    left->file = file;
+    snprintf(left->why, sizeof(left->why), "%s", why);
+    gp_error(command, "%s: left out: %s", file, why);
+}
+
+static bool rank_is_told(const struct gp_job_rank *rank)
+{
+    return rank->from == GP_RANK_RECORDED && rank->world_size > 0;
+}
+
+static int rank_world_order(const void *one, const void *other)
+{
+    const int32_t *a = one, *b = other;
+    return GP_ORDER(*a, *b);
+}
+
+/* The number of ranks that most recordings name, of equal ones the larger; 0: none does. */
+static int32_t ranks_world(const struct gp_rank_set *set, int32_t *values)
+{
+    uint32_t count = 0, most = 0;
+    int32_t world = 0;
+    for (uint32_t i = 0; i < set->count; i++)
+        if (rank_is_told(&set->ranks[i]))
+            values[count++] = set->ranks[i].world_size;
+    qsort(values, count, sizeof(*values), rank_world_order);
+    for (uint32_t i = 0, n; i < count; i += n) {
+        for (n = 1; i + n < count && values[i + n] == values[i]; n++)
+            ;
+        if (n >= most) {
+            most = n;
+            world = values[i];
+        }
+    }
+    return world;
+}
+
+static uint64_t rank_end_unix(const struct gp_job_rank *rank)
+{
+    return rank->begin_unix_ns + (rank->end_ns - rank->begin_ns);
+}
+
+static int rank_begin_order(const void *one, const void *other)
+{
+    const struct gp_job_rank *const *a = one, *const *b = other;
+    return GP_ORDER((*a)->begin_unix_ns, (*b)->begin_unix_ns);
+}
+
+struct run { /* recordings whose times overlap */
+    uint64_t begin_ns, end_ns;
+    uint32_t count;
+};
+
+/* The run with most recordings, of equal ones the last, if a rank has recordings in several runs.  count 0: none. */
+static struct run ranks_run(const struct gp_rank_set *set, struct gp_job_rank **told)
+{
+    uint32_t count = 0;
+    bool again = false;
+    struct run best = {0}, now = {0};
+    for (uint32_t i = 0; i < set->count; i++)
+        if (rank_is_told(&set->ranks[i]))
+            told[count++] = &set->ranks[i];
+    qsort(told, count, sizeof(*told), rank_begin_order);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t end = rank_end_unix(told[i]);
+        if (!now.count || told[i]->begin_unix_ns > now.end_ns) {
+            for (uint32_t k = 0; k < i && !again; k++)
+                again = told[k]->number == told[i]->number;
+            now = (struct run){told[i]->begin_unix_ns, end, 0};
+        }
+        now.count++;
+        GP_RAISE(now.end_ns, end);
+        if (now.count >= best.count)
+            best = now;
+    }
+    return again ? best : (struct run){0};
+}
+
+/* Why the rank is of another job or run; false: it is not, as far as is known. */
+static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, const struct run *run, char why[GP_RANK_WHY])
+{
+    if (!rank_is_told(rank))
+        return false;
+    if (rank->world_size != world)
+        snprintf(why, GP_RANK_WHY, "it is rank %d of a job of %d ranks, and most recordings are of one of %d",
+                 rank->number, rank->world_size, world);
+    else if (rank->number < 0 || rank->number >= world)
+        snprintf(why, GP_RANK_WHY, "it is rank %d, and the job has %d ranks, from 0", rank->number, world);
+    else if (run->count && (rank->begin_unix_ns > run->end_ns || rank_end_unix(rank) < run->begin_ns))
+        snprintf(why, GP_RANK_WHY, "it is rank %d of %s run, and most recordings are of one run of the job",
+                 rank->number, rank->begin_unix_ns > run->end_ns ? "a later" : "an earlier");
+    else
+        return false;
+    return true;
+}
+
+static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t world, const struct run *run)
+{
+    uint32_t kept = 0;
+    char why[GP_RANK_WHY];
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (rank_is_foreign(&set->ranks[i], world, run, why)) {
+            gp_rank_set_leave(set, command, set->ranks[i].file, why);
+            gp_rank_free(&set->ranks[i]);
+        } else {
+            set->ranks[kept++] = set->ranks[i];
+        }
+    }
+    set->count = kept;
+}
+
+void gp_rank_set_choose(struct gp_rank_set *set, const char *command)
+{
+    int32_t *values = calloc(set->count + 1ul, sizeof(*values));
+    struct gp_job_rank **told = calloc(set->count + 1ul, sizeof(*told));
+    struct run run = {0};
+    if (values && told) {
+        int32_t world = ranks_world(set, values);
+        ranks_leave(set, command, world, &run);
+        run = ranks_run(set, told);
+        ranks_leave(set, command, world, &run);
+    }
+    free(values);
+    free(told);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * rankread.h: reads the recordings of a job's ranks; shared by ranks.c, rankread.c, rankworkers.c and rankfiles.c. */
+#ifndef GP_CMD_RANKREAD_H
+#define GP_CMD_RANKREAD_H
+
+#include <analyze/ranks.h>
+#include <cmd/load.h>
+
+struct gp_rank_read {
+    struct gp_job_rank rank; /* of a refused file its name alone */
+    bool refused;            /* the file cannot be read as a recording: */
+    char why[GP_RANK_WHY];
+};
+
+/* rankread.c.  Reads one file of the options: files[0], or of order n more[n - 1].  GP_EXIT_OK, also of a refused file;
+ * or an exit status after a message. */
+int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *options, uint32_t order);
+/* rankread.c.  Frees what the rank points to. */
+void gp_rank_free(struct gp_job_rank *rank);
+
+/* rankworkers.c.  Reads all `count` files, in several processes, with a bar on a terminal.  As gp_rank_file_read; the
+ * caller frees what has been read, in any case. */
+int gp_rank_workers(struct gp_rank_read *reads, uint32_t count, const struct gp_load_options *options);
+
+/* rankfiles.c.  Leaves a file out, after a message that names it. */
+void gp_rank_set_leave(struct gp_rank_set *set, const char *command, const char *file, const char *why);
+/* rankfiles.c.  Leaves out the recordings that are certainly of another job or run than most. */
+void gp_rank_set_choose(struct gp_rank_set *set, const char *command);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * ranks.h: shared by ranks.c and ranksunlike.c: ranks of a job in words. */
+#ifndef GP_SHOW_TEXT_RANKS_H
+#define GP_SHOW_TEXT_RANKS_H
+
+#include <analyze/ranks.h>
+#include <jansson.h>
+#include <show/text/text.h>
+
+#define GP_RANKS_NUMBERS 24u /* columns of the numbers of a row */
+#define GP_RANKS_UNLIKE  40u /* groups that are explained */
+
+/* ranksunlike.c.  The numbers of the ranks of a group: "0-3,6,8-255"; as far as there is room: "0-3,6,.. 250". */
+void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *all, uint32_t group);
+/* The group that has most ranks, of equal ones the first; count: how many. */
+uint32_t gp_ranks_usual(const struct gp_ranks *all, uint32_t *count);
+/* Prints each group but the usual one, with what is unlike there; the same as JSON. */
+void gp_ranks_unlike(const struct gp_text_page *page, const struct gp_ranks *all);
+json_t *gp_ranks_unlike_json(const struct gp_ranks *all);
+
+#endif
