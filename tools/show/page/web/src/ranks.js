@@ -101,17 +101,20 @@ function ranks(doc) {
     const most = Math.max(1, ...doc.ranks.map((r) => r.allocated_peak_bytes));
     const rows = groups(doc), together = rows.length < doc.ranks.length;
     const several = !together && new Set(doc.ranks.map((r) => r.host)).size > 1, devices = new Set(doc.ranks.map((r) => r.device)).size > 1;
+    const unlike = rows.filter((r) => r.why);
+    const why = unlike.length > 0 && table({ caption: "Ranks that are unlike the others", id: "unlike-table", rows: unlike, first: 12, hideCaption: false, columns: [
+        { name: "Ranks", value: (r) => r.rank, show: (r) => spans(r.all.map((x) => x.rank)) }, { name: "What is unlike", value: (r) => r.why, class: "wide" }] });
     return section("ranks", "Ranks, the worst first", "A rank that ran out of memory comes first, then the one with the least headroom. Numbers are of the device that was fullest in each process. Ranks that are alike are one row, with the numbers of the worst of them.",
         table({ caption: "Ranks", id: "ranks-table", rows, first: 64, columns: [
-            { name: together ? "Ranks" : "Rank", value: (r) => r.rank, show: (r) => spans(r.all.map((x) => x.rank)), title: (r) => r.file, class: together ? "wide" : undefined },
+            { name: together ? "Ranks" : "Rank", value: (r) => r.rank, show: (r) => spans(r.all.map((x) => x.rank)), title: (r) => r.file, class: together ? "wide" : "" },
             together && { name: "Count", number: true, value: (r) => r.all.length }, several && { name: "Machine", value: (r) => r.host, class: "clip" }, devices && { name: "Device", number: true, value: (r) => r.device },
             size("Peak", (r) => r.allocated_peak_bytes, { bar: (r) => r.allocated_peak_bytes / most }),
             size("Off median", (r) => r.above_median_bytes, { show: (r) => signed(r.above_median_bytes) }), size("Reserved", (r) => r.reserved_peak_bytes), size("Headroom", (r) => r.headroom_bytes), size("At the end", (r) => r.allocated_end_bytes),
-            together && size("Peaks within", (r) => r.spread), rows.some((r) => r.why) && { name: "Unlike the others", value: (r) => r.why, show: (r) => r.why || NONE, class: "wide" },
+            together && size("Peaks within", (r) => r.spread),
             { name: "Growth", value: (r) => r.growth_bytes_per_second, show: (r) => (r.growth_bytes_per_second > 0 ? `${bytes(r.growth_bytes_per_second)}/s at ${r.grows}` : r.may_grow ? `perhaps at ${r.may_grow}` : NONE), class: "wide" },
             doc.ranks.some((r) => others(r).length > 0) && { name: "Other GPUs", value: (r) => others(r).length, show: (r) => others(r).map((g) => `${bytes(g.allocated_peak_bytes)} on GPU ${g.device}${g.shared ? ", as another rank" : ""}: ${g.site}`).join("; ") || NONE, class: "wide" },
             doc.ranks.some((r) => r.ooms > 0) && { name: "Out of memory", number: true, value: (r) => r.ooms },
-        ].filter(Boolean) }));
+        ].filter(Boolean) }), why);
 }
 
 function more(doc) {
