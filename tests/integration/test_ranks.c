@@ -173,6 +173,23 @@ Test(ranks, alike_in_one_row_and_unlike_by_name)
     folder_remove(folder);
 }
 
+Test(ranks, diff_of_two_folders)
+{
+    char before[64], after[64], line[200];
+    folder_make(before);
+    folder_make(after);
+    snprintf(line, sizeof(line), "%s %s 24 500 even", path_program("../jobs/mkranks"), before);
+    cr_assert_eq(system(line), 0);
+    job_make(after, "24");
+    command(0, "diff", before, after, NULL);
+    SAYS("                       5   7.321 GiB   9.321 GiB  +2.000 GiB   +2.000 GiB\n");
+    SAYS("\nrank 5, whose peak changed most:\n");
+    command(2, "diff", before, path_program("ranks"), NULL);
+    WARNS("is a folder and ");
+    folder_remove(before);
+    folder_remove(after);
+}
+
 /* One has no recording, one is damaged, one is of another job, and one of an earlier run. */
 Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
 {
@@ -189,8 +206,8 @@ Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
     command(1, "report", folder, NULL);
     SAYS("note: 2 of 24 files are left out");
     SAYS("missing: 2 of the job's 24 ranks have no recording here: 9, 11");
-    WARNS("run.rank11.gpuprof: left out: not a recording");
-    WARNS("other.gpuprof: left out: it is rank 2 of a job of 8 ranks, and most recordings are of one of 24");
+    WARNS("run.rank11.gpuprof: not a recording");
+    WARNS("other.gpuprof: it is rank 2 of a job of 8 ranks, and most recordings are of one of 24; it is left out");
     WARNS("2 of 24 recordings are left out");
     command(1, "report", folder, "--json", NULL);
     json_t *top = said_json();

@@ -4,6 +4,7 @@
 #include <analyze/ranks.h>
 #include <cmd/load.h>
 #include <show/gate/growth.h>
+#include <show/text/ranks.h>
 #include <show/text/write.h>
 
 #include <errno.h>
@@ -161,18 +162,51 @@ static const char *diff_change(char text[GP_SIZE_TEXT], int64_t bytes)
     return text;
 }
 
-static void diff_ranks_print(const struct gp_rank_set *set, int32_t shown)
+#define DIFF_CELLS 128u
+
+static void diff_ranks_cells(char cells[DIFF_CELLS], const struct gp_job_rank *before, const struct gp_job_rank *after)
 {
     char one[GP_SIZE_TEXT], two[GP_SIZE_TEXT], change[GP_SIZE_TEXT], end[GP_SIZE_TEXT];
-    printf("  %5s %11s %11s %11s %12s\n", "RANK", "PEAK BEFORE", "PEAK AFTER", "CHANGE", "END, CHANGE");
-    for (uint32_t i = 0; i < set->count; i++) {
-        const struct gp_job_rank *before = &set->ranks[i], *after = diff_after(set, i);
-        if (after)
-            printf("  %5d %11s %11s %11s %12s\n", before->number, gp_size_text(one, before->peak_bytes),
-                   gp_size_text(two, after->peak_bytes), diff_change(change, after->peak_bytes - before->peak_bytes),
-                   diff_change(end, after->end_bytes - before->end_bytes));
+    snprintf(cells, DIFF_CELLS, "%11s %11s %11s %12s", gp_size_text(one, before->peak_bytes),
+             gp_size_text(two, after->peak_bytes), diff_change(change, after->peak_bytes - before->peak_bytes),
+             diff_change(end, after->end_bytes - before->end_bytes));
+}
+
+/* Prints the i-th rank with all later ones of the same printed sizes, which it marks as done. */
+static void diff_ranks_row(const struct gp_rank_set *set, uint32_t i, bool *done, int32_t *numbers)
+{
+    char cells[DIFF_CELLS], other[DIFF_CELLS], text[GP_RANKS_NUMBERS + 1];
+    uint32_t count = 0;
+    diff_ranks_cells(cells, &set->ranks[i], diff_after(set, i));
+    for (uint32_t k = i; k < set->count; k++) {
+        const struct gp_job_rank *after = done[k] ? NULL : diff_after(set, k);
+        if (!after)
+            continue;
+        diff_ranks_cells(other, &set->ranks[k], after);
+        if (strcmp(cells, other) != 0)
+            continue;
+        numbers[count++] = set->ranks[k].number;
+        done[k] = true;
     }
+    gp_rank_numbers(text, numbers, count);
+    printf("  %*s %s\n", (int)GP_RANKS_NUMBERS, text, cells);
+}
+
+/* False: out of memory. */
+static bool diff_ranks_print(const struct gp_rank_set *set, int32_t shown)
+{
+    bool *done = calloc(set->count + 1ul, sizeof(*done));
+    int32_t *numbers = calloc(set->count + 1ul, sizeof(*numbers));
+    bool ok = done && numbers;
+    printf("  %*s %11s %11s %11s %12s\n", (int)GP_RANKS_NUMBERS, "RANK", "PEAK BEFORE", "PEAK AFTER", "CHANGE",
+           "END, CHANGE");
+    for (uint32_t i = 0; ok && i < set->count; i++)
+        if (!done[i] && diff_after(set, i))
+            diff_ranks_row(set, i, done, numbers);
     printf("\nrank %d, whose peak changed most:\n", shown);
+    free(done);
+    free(numbers);
+    return ok;
 }
 
 /* The findings of all ranks but the one that is shown: that one comes last, with its comparison. */
@@ -226,8 +260,8 @@ static int diff_ranks(const struct gp_diff_options *options, struct gp_findings 
         two.load.files[0] = before->file;
         two.load.files[1] = after->file;
     }
-    if (!rc && !o->json)
-        diff_ranks_print(&set, shown);
+    if (!rc && !o->json && !diff_ranks_print(&set, shown))
+        rc = gp_memory_error("diff");
     if (!rc)
         rc = diff_ranks_judge(&set, options, shown, gate);
     if (!rc)
@@ -237,13 +271,54 @@ static int diff_ranks(const struct gp_diff_options *options, struct gp_findings 
     return rc;
 }
 
+/* The files of two folders as those of two runs; free with gp_rank_files_free.  NULL: they are no folders. */
+static int diff_folders(struct gp_diff_options *o, char ***all)
+{
+    char **parts[2] = {NULL, NULL};
+    size_t count[2] = {0, 0};
+    int rc = o->load.more && o->load.more[0] ? GP_EXIT_OK : gp_rank_files("diff", o->load.files[0], &parts[0]);
+    if (!rc && parts[0])
+        rc = gp_rank_files("diff", o->load.files[1], &parts[1]);
+    if (!rc && parts[0] && !parts[1])
+        rc = gp_usage_error("diff", "%s is a folder and %s is not: name two folders, or two recordings",
+                            o->load.files[0], o->load.files[1]);
+    for (int side = 0; side < 2; side++)
+        while (parts[side] && parts[side][count[side]])
+            count[side]++;
+    *all = !rc && parts[0] ? realloc(parts[0], (count[0] + count[1] + 1) * sizeof(**all)) : NULL;
+    if (*all) {
+        memcpy(*all + count[0], parts[1], (count[1] + 1) * sizeof(**all));
+        o->load.files[0] = (*all)[0];
+        o->load.files[1] = (*all)[1];
+        o->load.more = *all + 2;
+        free(parts[1]);
+        return GP_EXIT_OK;
+    }
+    if (!rc && parts[0])
+        rc = gp_memory_error("diff");
+    gp_rank_files_free(parts[0]);
+    gp_rank_files_free(parts[1]);
+    return rc;
+}
+
+static int diff_compare(const struct gp_diff_options *given, struct gp_findings *asked)
+{
+    struct gp_diff_options o = *given;
+    char **files = NULL;
+    int rc = diff_folders(&o, &files);
+    if (!rc)
+        rc = o.load.more && o.load.more[0] ? diff_ranks(&o, asked) : diff_two(&o, NULL, asked, true);
+    gp_rank_files_free(files);
+    return rc;
+}
+
 static int diff_run(void *options)
 {
     const struct gp_diff_options *o = options;
     struct gp_findings gate = {0}, *asked = diff_is_asked(o) ? &gate : NULL;
     if (gp_output_check("diff", "--junit=", o->junit, o->load.force))
         return GP_EXIT_FAILED;
-    int rc = o->load.more && o->load.more[0] ? diff_ranks(o, asked) : diff_two(o, NULL, asked, true);
+    int rc = diff_compare(o, asked);
     if (!rc && asked)
         rc = gp_gate_end("diff", &gate, o->load.json ? NULL : stdout, o->junit, (int)o->load.error_exitcode);
     gp_gate_free(&gate);
@@ -284,8 +359,10 @@ static const struct gp_command_option diff_operands[] = {
     GP_OPERAND(struct gp_diff_options, load.files[0], "BEFORE", GP_ARG_RECORDING,
                "the file to compare with: " GP_LOAD_READS),
     GP_OPERAND(struct gp_diff_options, load.files[1], "AFTER", GP_ARG_RECORDING, "the file of the changed program"),
-    GP_OPERAND(struct gp_diff_options, load.more, "FILES", GP_ARG_RECORDINGS,
-               "with the two above: the recordings of all ranks before, and those of all ranks after"),
+    GP_OPERAND(
+        struct gp_diff_options, load.more, "FILES", GP_ARG_RECORDINGS,
+        "with the two above: the recordings of all ranks before, and those of all ranks after. Two folders stand "
+        "for the recordings in them (*.gpuprof)"),
     {0}};
 
 const struct gp_command_spec gp_command_diff = {

@@ -66,7 +66,7 @@ void gp_rank_set_leave(struct gp_rank_set *set, const char *command, const char 
     struct gp_rank_left *left = &set->left[set->left_count++];
     left->file = file;
     snprintf(left->why, sizeof(left->why), "%s", why);
-    gp_error(command, "%s: left out: %s", file, why);
+    gp_error(command, "%s: %s; it is left out", file, why);
 }
 
 static bool rank_is_told(const struct gp_job_rank *rank)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ranks.h: shared by ranks.c and ranksunlike.c: ranks of a job in words. */
+ * ranks.h: ranks of a job in words, for ranks.c, ranksunlike.c and `gpuprof diff`. */
 #ifndef GP_SHOW_TEXT_RANKS_H
 #define GP_SHOW_TEXT_RANKS_H
 
@@ -10,7 +10,9 @@
 #define GP_RANKS_NUMBERS 24u /* columns of the numbers of a row */
 #define GP_RANKS_UNLIKE  40u /* groups that are explained */
 
-/* ranksunlike.c.  The numbers of the ranks of a group: "0-3,6,8-255"; as far as there is room: "0-3,6,.. 250". */
+/* ranksunlike.c.  Numbers of ranks, which it sorts: "0-3,6,8-255"; as far as there is room: "0-3,6,.. 250". */
+void gp_rank_numbers(char text[GP_RANKS_NUMBERS + 1], int32_t *numbers, uint32_t count);
+/* The same of the ranks of a group. */
 void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *all, uint32_t group);
 /* The group that has most ranks, of equal ones the first; count: how many. */
 uint32_t gp_ranks_usual(const struct gp_ranks *all, uint32_t *count);

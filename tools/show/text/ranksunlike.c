@@ -14,19 +14,13 @@ static int unlike_order(const void *one, const void *other)
     return (*a > *b) - (*a < *b);
 }
 
-void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *all, uint32_t group)
+void gp_rank_numbers(char text[GP_RANKS_NUMBERS + 1], int32_t *numbers, uint32_t count)
 {
-    int32_t *numbers = calloc(all->count, sizeof(*numbers));
     char part[GP_RANKS_NUMBERS + 1];
     size_t used = 0;
-    uint32_t count = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; numbers && i < all->count; i++)
-        if (all->ranks[i].group == group)
-            numbers[count++] = all->ranks[i].number;
-    if (numbers)
-        qsort(numbers, count, sizeof(*numbers), unlike_order);
-    for (uint32_t i = 0, n; numbers && i < count; i += n) {
+    qsort(numbers, count, sizeof(*numbers), unlike_order);
+    for (uint32_t i = 0, n; i < count; i += n) {
         for (n = 1; i + n < count && numbers[i + n] == numbers[i] + (int32_t)n; n++)
             ;
         int length = snprintf(part, sizeof(part), n > 1 ? "%s%d-%d" : "%s%d", i ? "," : "", numbers[i],
@@ -38,6 +32,18 @@ void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *al
         memcpy(text + used, part, (size_t)length + 1);
         used += (size_t)length;
     }
+}
+
+void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *all, uint32_t group)
+{
+    int32_t *numbers = calloc(all->count + 1ul, sizeof(*numbers));
+    uint32_t count = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; numbers && i < all->count; i++)
+        if (all->ranks[i].group == group)
+            numbers[count++] = all->ranks[i].number;
+    if (numbers)
+        gp_rank_numbers(text, numbers, count);
     free(numbers);
 }
 
