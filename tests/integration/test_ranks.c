@@ -190,6 +190,26 @@ Test(ranks, diff_of_two_folders)
     folder_remove(after);
 }
 
+/* A job that was started again into the same folder: the run with most recordings is the one that is shown. */
+Test(ranks, another_run_of_a_rank_is_left_out)
+{
+    char folder[64], other[64], line[400];
+    folder_make(folder);
+    folder_make(other);
+    snprintf(line, sizeof(line), "%s %s 6 500 even && %s %s 6 500 even 1000 && cp %s/run.rank4.gpuprof %s/x.gpuprof",
+             path_program("../jobs/mkranks"), folder, path_program("../jobs/mkranks"), other, other, folder);
+    cr_assert_eq(system(line), 0);
+    command(1, "report", folder, NULL);
+    SAYS("\n6 ranks, ");
+    WARNS("x.gpuprof: it is rank 4 of a later run, and most recordings are of one run of the job; it is left out");
+    snprintf(line, sizeof(line), "rm %s/run.rank4.gpuprof", folder);
+    cr_assert_eq(system(line), 0);
+    command(0, "report", folder, NULL); /* nothing says that it is not of the job */
+    SAYS("\n6 ranks, ");
+    folder_remove(folder);
+    folder_remove(other);
+}
+
 /* One has no recording, one is damaged, one is of another job, and one of an earlier run. */
 Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * mkranks.c: writes recordings of the ranks of a made-up training: mkranks FOLDER WORLD EVENTS [even].  Each has about
- * EVENTS events.  Unless the job is even, rank 3 grows at a line, rank 5 gathers 2 GiB that the others do not have, and
+ * mkranks.c: writes recordings of the ranks of a made-up training: mkranks FOLDER WORLD EVENTS [even [LATER]].  Each has
+ * about EVENTS events, and begins LATER seconds later.  Unless the job is even, rank 3 grows at a line, rank 5 gathers 2 GiB that the others do not have, and
  * rank 7 has a smaller GPU.  Eight ranks share a host.
  */
 #include <lib/recmake.h>
@@ -87,7 +87,7 @@ static void mkranks_train(struct mkranks *job, int rank, uint64_t events, int ev
     }
 }
 
-static int mkranks_write(const char *folder, int rank, int world, uint64_t events, int even)
+static int mkranks_write(const char *folder, int rank, int world, uint64_t events, int even, uint64_t later)
 {
     static char host[32], path[512];
     struct mkranks job = {.make = recmake_new((!even && rank == 7 ? 40 : 80) * GIB), .next = 1ull << 40};
@@ -97,6 +97,7 @@ static int mkranks_write(const char *folder, int rank, int world, uint64_t event
     struct gp_recording *r = recmake_done(job.make);
     snprintf(host, sizeof(host), "node%d", rank / 8);
     r->host = host;
+    r->begin_unix_ns += later * 1000000000ull;
     r->pid = 1000 + (uint32_t)rank;
     r->has_rank = true;
     r->rank = rank;
@@ -113,9 +114,10 @@ static int mkranks_write(const char *folder, int rank, int world, uint64_t event
 int main(int argc, char **argv)
 {
     if (argc < 4)
-        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [even]\n"), 2;
+        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [even [LATER]]\n"), 2;
     int world = atoi(argv[2]), rc = 0;
     for (int rank = 0; rank < world && !rc; rank++)
-        rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), argc > 4);
+        rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), argc > 4,
+                           argc > 5 ? strtoull(argv[5], NULL, 10) : 0);
     return rc;
 }
