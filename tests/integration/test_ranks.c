@@ -228,7 +228,7 @@ Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
     SAYS("missing: 2 of the job's 24 ranks have no recording here: 9, 11");
     WARNS("run.rank11.gpuprof: not a recording");
     WARNS("other.gpuprof: it is rank 2 of a job of 8 ranks, and most recordings are of one of 24; it is left out");
-    WARNS("2 of 24 recordings are left out");
+    WARNS("2 of 24 recordings left out");
     command(1, "report", folder, "--json", NULL);
     json_t *top = said_json();
     const json_t *missing = json_object_get(top, "missing_ranks"), *left = json_object_get(top, "left_out");

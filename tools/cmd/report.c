@@ -108,8 +108,7 @@ static int report_ranks(const struct gp_load_options *o)
             json_decref(document);
     }
     if (!rc && set.left_count) {
-        gp_error("report", "%u of %u recordings are left out, as said above", set.left_count,
-                 set.left_count + set.count);
+        gp_error("report", "%u of %u recordings left out, as said above", set.left_count, set.left_count + set.count);
         rc = GP_EXIT_FAILED;
     }
     gp_rank_set_free(&set);
