@@ -2,6 +2,7 @@
 """A small model under each way to divide it among ranks: absent.py WAY.  Called by tests/real/absent.sh."""
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -47,8 +48,8 @@ def text():
     return torch.zeros(BATCH, LENGTH, dtype=torch.long, device=device)
 
 
-def train(model, clip=None):
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+def train(model, clip=None, optimizer=None):
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), foreach=False)
     for _ in range(STEPS):
         words = text()
         loss_of(model(words), words).backward()
@@ -56,10 +57,51 @@ def train(model, clip=None):
             clip(model)
         optimizer.step()
         optimizer.zero_grad()
+        # PyTorch 2.8 to 2.14 keeps what a collective used until a thread looks, ten times a second: a step is no shorter on a GPU.
+        time.sleep(0.3)
 
 
 def ddp():
     train(nn.parallel.DistributedDataParallel(Model().to(device)))
+
+
+def zero1():
+    """The states of the optimizer are divided."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = nn.parallel.DistributedDataParallel(Model().to(device))
+    train(model, None, ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, foreach=False))
+
+
+def deepspeed(stage):
+    """Stages 1 to 3 of DeepSpeed's ZeRO, which makes the groups itself."""
+    import deepspeed
+
+    settings = {
+        "train_micro_batch_size_per_gpu": BATCH,
+        "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0},
+        "zero_allow_untested_optimizer": True,
+        "gradient_clipping": 1.0,
+    }
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+    for _ in range(STEPS):
+        words = text()
+        engine.backward(loss_of(engine(words), words))
+        engine.step()
+
+
+def deepspeed1():
+    deepspeed(1)
+
+
+def deepspeed2():
+    deepspeed(2)
+
+
+def deepspeed3():
+    deepspeed(3)
 
 
 def fsdp1():
