@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+"""Stands in for Apex's softmax where without a mask: a new result, and a gradient in place of that of the result."""
+import torch
+
+
+def forward(input, scale):
+    return torch.empty_like(input)
+
+
+def backward(grad, result, scale):
+    return grad
