@@ -449,7 +449,7 @@ def _instead(c10d, name, function):
 def _fake(c, rank, size):
     """Answers as if each rank of the group had what this one has."""
     options = None
-    if hasattr(c.FakeProcessGroup, "Options"):
+    if "Options" in vars(c.FakeProcessGroup):  # not those of Backend, which older versions inherit
         options = c.FakeProcessGroup.Options()
         if hasattr(options, "simulate_uniform_ranks"):
             options.simulate_uniform_ranks = True
@@ -464,10 +464,17 @@ def _gloo(c10d, c):
         c10d._create_gloo_process_group = lambda opts, _options: _fake(c, opts.group_rank, opts.group_size)
         return
 
-    class ProcessGroupGloo:  # of versions before 2.13 or so
+    class Group(type):
+        def __instancecheck__(cls, group):  # c10d asserts it of what it has just made
+            return isinstance(group, c.FakeProcessGroup)
+
+    class ProcessGroupGloo(metaclass=Group):  # of versions before 2.13 or so
         def __new__(cls, _store, rank, size, *_args, **_kwargs):
             return _fake(c, rank, size)
 
+    # c10d calls them of Gloo's groups; the fake group lacks them, or raises.
+    c.FakeProcessGroup._set_sequence_number_for_group = lambda _group: None
+    c.FakeProcessGroup._set_default_timeout = lambda _group, _timeout: None
     c10d.ProcessGroupGloo = ProcessGroupGloo
 
 
