@@ -156,6 +156,7 @@ def _checkpointed(call):
 
         number = self.__dict__.setdefault("_gpuprof_number", next(numbers))
         chosen = number % 2 == 0 or "half" not in _HOW["checkpoint"].split("+")
+        chosen = chosen and not getattr(self, "gradient_checkpointing", False)  # transformers does it
         if not chosen or _inside.checkpoint or not torch.is_grad_enabled():
             return call(self, *args, **kwargs)
         _did("checkpoint")
@@ -182,6 +183,26 @@ def _module(module):
 
     if "checkpoint" in _HOW:
         cls.__init__ = begin
+
+
+def _pretrained(module):
+    """A model of transformers has a switch of its own, which also makes it do without a cache of keys and values."""
+    cls = module.PreTrainedModel
+    call, wanted = cls.__call__, set(_HOW.get("checkpoint", "").split("+"))
+
+    @functools.wraps(call)
+    def begin(self, *args, **kwargs):
+        import torch
+
+        if self.training and torch.is_grad_enabled() and "_gpuprof_looked" not in self.__dict__:
+            self.__dict__["_gpuprof_looked"] = True
+            if self.supports_gradient_checkpointing and wanted & {_key(type(part)) for part in self.modules()}:
+                self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+                _did("checkpoint")
+        return call(self, *args, **kwargs)
+
+    if wanted and "half" not in wanted and "checkpoint" in _HOW:
+        cls.__call__ = begin
 
 
 def _checkpoint(module):
@@ -416,4 +437,5 @@ def changes():
         "torch.optim": _optimizers,
         "torch.optim.optimizer": _optimizer,
         "torch.utils.checkpoint": _checkpoint,
+        "transformers.modeling_utils": _pretrained,
     }

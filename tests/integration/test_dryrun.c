@@ -115,6 +115,54 @@ Test(dryrun, changes_are_to_programs_of_pytorch)
     cr_expect(strstr(said.err, "--try: name one GPU"));
 }
 
+/* A program that says what could be changed, as the hook of Python does, and takes less with the change. */
+#define CHANGEABLE                                                                                                     \
+    "f() { printf '%%s\t%%s\t%%s\t%%s\n' \"$@\" >>\"$GPUPROF_SIM_TRY_FOUND\"; }; f torch torch '' ''\n"                \
+    "mib=2048\n"                                                                                                       \
+    "case $GPUPROF_SIM_TRY in\n"                                                                                       \
+    "'') f can checkpoint checkpoint=a:Block 'checkpoint Block'; f can loss loss=8 'chunks'; f cannot offload '' no\n" \
+    "    f can optimizer optimizer=fused unmet; f can magic magic=1 magic;;\n"                                         \
+    "checkpoint=a:Block) mib=512; f did checkpoint checkpoint=a:Block '';;\n"                                          \
+    "loss=8) f did loss loss=8 ''; mib=1536;;\n"                                                                       \
+    "'checkpoint=a:Block;loss=8') f did checkpoint checkpoint=a:Block ''; f did loss loss=8 ''; mib=256;;\n"           \
+    "esac\n"                                                                                                           \
+    "exec %s mib=$mib\n"
+
+static const char *tried_text(json_t *top, size_t i, const char *key)
+{
+    return json_string_value(json_object_get(at(top, "tried", i), key));
+}
+
+Test(dryrun, changes_are_run_and_sorted)
+{
+    char path[160], arguments[320], text[4096];
+    snprintf(path, sizeof(path), "%s/changeable", folder);
+    left[0] = "changeable";
+    snprintf(text, sizeof(text), CHANGEABLE, path_program("job"));
+    write_file(path, text);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --memory=1400MiB --try --json -- sh %s", path);
+    json_t *top = dryrun_json(arguments, 3); /* %s: none */
+    cr_assert_eq(json_array_size(json_object_get(top, "tried")), 5);
+    cr_expect_str_eq(tried_text(top, 0, "name"), "combination");
+    cr_expect_str_eq(tried_text(top, 1, "spec"), "checkpoint=a:Block");
+    cr_expect_str_eq(tried_text(top, 2, "spec"), "loss=8");
+    /* job takes a quarter more than mib= says */
+    cr_expect_eq(number(at(top, "tried", 1), "saved_bytes"), 1920 * MIB);
+    cr_expect_eq(number(at(top, "tried", 2), "saved_bytes"), 640 * MIB);
+    cr_expect(json_is_true(json_object_get(at(top, "tried", 1), "fits")));
+    cr_expect(json_is_false(json_object_get(at(top, "tried", 2), "fits")));
+    for (size_t i = 3; i < 5; i++) /* what the run did not meet, and what could not be */
+        cr_expect_str_eq(tried_text(top, i, "status"), "not possible");
+    json_decref(top);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --memory=1400MiB --try=loss -- sh %s", path);
+    dryrun(arguments, 3);
+    SAYS("none of them makes it fit t4");
+    cr_expect_null(strstr(said.out, "Block"));
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --memory=1400MiB --try -- sh %s", path);
+    dryrun(arguments, 3);
+    SAYS("fits t4 with: checkpoint Block + chunks");
+}
+
 Test(dryrun, a_program_that_fits)
 {
     dryrun("--gpu=t4 -- %s mib=1024", 0);
