@@ -2,79 +2,11 @@
  *
  * test_dryrun_world.c: `gpuprof dryrun --world`: some ranks of a job run, the others do not.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <dirent.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <base/compiler.h>
 
-#include "integration/command.h"
-
-#define MIB (1ll << 20)
-
-static char folder[64];
-
-static void work_begin(void)
-{
-    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-world-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-/* Nothing of the runs is left in the folder, which is TMPDIR. */
-static void work_end(void)
-{
-    char path[512];
-    DIR *entries = opendir(folder);
-    cr_assert_not_null(entries);
-    for (const struct dirent *entry; (entry = readdir(entries));) {
-        bool known = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-        cr_expect(known, "%s is left", entry->d_name);
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        unlink(path);
-    }
-    closedir(entries);
-    cr_expect_eq(rmdir(folder), 0);
-}
+#include "integration/dryruncase.h"
 
 TestSuite(world, .init = work_begin, .fini = work_end, .timeout = 120);
-
-/* `gpuprof dryrun ARGUMENTS`, with the words of one string; %s of it is the program "job". */
-static void dryrun(const char *arguments, int status)
-{
-    char line[2048], temporary[96];
-    const char *argv[40] = {path_command(), "dryrun"};
-    const char *env[] = {temporary, "GPUPROF_SIM", NULL};
-    int count = 2;
-    snprintf(temporary, sizeof(temporary), "TMPDIR=%s", folder);
-    snprintf(line, sizeof(line), arguments, path_program("job"));
-    for (char *word = strtok(line, " "); word && count < 39; word = strtok(NULL, " "))
-        argv[count++] = word;
-    run_program(status, &(struct spawn_options){.argv = argv, .env = env});
-}
-
-static json_t *dryrun_json(const char *arguments, int status)
-{
-    dryrun(arguments, status);
-    json_t *top = said_json();
-    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.dryrun/1");
-    return top;
-}
-
-static json_t *at(json_t *top, const char *list, size_t i)
-{
-    json_t *row = json_array_get(json_object_get(top, list), i);
-    cr_assert(row, "no %s[%zu]", list, i);
-    return row;
-}
-
-static long long number(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    cr_assert(json_is_integer(value), "%s", key);
-    return json_integer_value(value);
-}
 
 static void stands_for(json_t *row, const int *ranks, size_t count)
 {
@@ -217,11 +149,88 @@ Test(world, recordings_of_ranks_are_merged)
     json_decref(top);
     dryrun("--merge", 2);
     dryrun("--merge /nonexistent.gpuprof", 1);
+    WARNS("--merge: no file is an answer or a recording of a rank");
     snprintf(line, sizeof(line), "--merge %s/r0.gpuprof --steps=3", folder);
     dryrun(line, 2);
-    WARNS("after the recordings only -o PAGE, --json and --force may follow");
-    for (int i = 0; i < 4; i++) {
-        snprintf(line, sizeof(line), i < 3 ? "%s/r%d.gpuprof" : "%s/page.html", folder, i);
+    WARNS("after the files only -o PAGE, --json and --force may follow");
+    left[0] = "r0.gpuprof", left[1] = "r1.gpuprof", left[2] = "r2.gpuprof", left[3] = "page.html";
+}
+
+/* The answer of one rank, as a file of the folder. */
+static void answer_keep(const char *name, const char *arguments)
+{
+    char path[128];
+    dryrun(arguments, 0);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(said.out, file) >= 0 && fclose(file) == 0);
+}
+
+/* An answer has all that the rank's own has: the text of the merged one is the same, but for its times. */
+Test(world, answers_of_ranks_are_merged)
+{
+    char line[512];
+    answer_keep("0.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=0,2 -- %s local=64");
+    json_t *own = said_json();
+    answer_keep("1.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=1 -- %s local=64");
+    snprintf(line, sizeof(line), "--merge %s/0.json %s/1.json --json", folder, folder);
+    json_t *top = dryrun_json(line, 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 3);
+    cr_expect(json_equal(at(top, "ranks", 0), at(own, "ranks", 0)));
+    cr_expect(json_equal(at(top, "ranks", 2), at(own, "ranks", 1)));
+    cr_expect(json_equal(json_object_get(top, "assumptions"), json_object_get(own, "assumptions")));
+    cr_expect(json_equal(json_object_get(top, "command"), json_object_get(own, "command")));
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), number(at(own, "gpus", 0), "needed_bytes"));
+    cr_expect_eq(number(at(top, "gpus", 0), "smallest_bytes"), number(at(own, "gpus", 0), "smallest_bytes"));
+    cr_expect_eq(number(top, "world_unanswered"), 61);
+    json_decref(own);
+    json_decref(top);
+    snprintf(line, sizeof(line), "--merge --budget=100MiB %s/0.json %s/1.json -o %s/p.html", folder, folder, folder);
+    dryrun(line, 3);
+    SAYS("over the budget of 100.0 MiB");
+    WARNS("answers have no events to draw a page of");
+    left[0] = "0.json", left[1] = "1.json";
+}
+
+/* What is of something else, of another job or damaged is said, and is not in the answer. */
+Test(world, what_is_no_part_of_the_job_is_left_out)
+{
+    static const char *const why[] = {"it is of a job of 32 ranks, and the files before it of one of 64",
+                                      "its command is another than that of",
+                                      "it is an answer about the GPU a100-40g, not t4",
+                                      "rank 0 is in a file before it",
+                                      "it begins as JSON and is damaged",
+                                      "it is JSON, and no answer of 'gpuprof dryrun --json'",
+                                      "it is empty",
+                                      "is out of range: the answer is damaged"};
+    static const char *const names[] = {"world", "command", "gpu", "again", "cut", "foreign", "empty", "negative"};
+    char line[1024];
+    answer_keep("0", "--gpu=t4 --json --world=64 --ranks=0 -- %s mib=64");
+    answer_keep("world", "--gpu=t4 --json --world=32 --ranks=1 -- %s mib=64");
+    answer_keep("command", "--gpu=t4 --json --world=64 --ranks=1 -- %s mib=32");
+    answer_keep("gpu", "--gpu=a100-40g --json --world=64 --ranks=1 -- %s mib=64");
+    answer_keep("again", "--gpu=t4 --json --world=64 --ranks=0,1 -- %s mib=64");
+    snprintf(line, sizeof(line),
+             "cd %s; head -c 200 0 >cut; echo '{\"schema\":1}' >foreign; : >empty; "
+             "sed 's/\"needed_bytes\": [0-9]*/\"needed_bytes\": -1/' world >negative; sed -i s/32,/64,/ negative",
+             folder);
+    cr_assert_eq(system(line), 0);
+    int at_byte = snprintf(line, sizeof(line), "--merge --json %s/0", folder);
+    for (size_t i = 0; i < GP_COUNT(names); i++)
+        at_byte += snprintf(line + at_byte, sizeof(line) - (size_t)at_byte, " %s/%s", folder, names[i]);
+    json_t *top = dryrun_json(line, 1);
+    cr_assert_eq(json_array_size(json_object_get(top, "left_out")), GP_COUNT(names));
+    for (size_t i = 0; i < GP_COUNT(names); i++) {
+        const char *text = json_string_value(json_object_get(at(top, "left_out", i), "why"));
+        cr_expect(strstr(text, why[i]), "%s: %s", names[i], text);
+        WARNS(why[i]);
+    }
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 1);
+    json_decref(top);
+    for (const char *const *name = (const char *const[]){"0", "world", "command", "gpu", "again", "cut", "foreign",
+                                                         "empty", "negative", NULL};
+         *name; name++) {
+        snprintf(line, sizeof(line), "%s/%s", folder, *name);
         cr_expect_eq(unlink(line), 0, "%s", line);
     }
 }

@@ -6,6 +6,7 @@
 #include <cmd/dryrunoptions.h>
 #include <cmd/load.h>
 #include <dryrun/dryrun.h>
+#include <dryrun/merge.h>
 #include <read/common/hash.h>
 #include <run/recorded.h>
 #include <show/text/dryrunformat.h>
@@ -30,6 +31,7 @@ struct dryrun_work {
     uint32_t table_count;
     bool all;
     struct gp_world world;
+    struct gp_dryrun_merge merge;
     char *const *program; /* without the launcher in front of it */
     char **argv;          /* of the batch that runs */
     int ended;            /* --try: the exit status of what ended it; what it had tried is shown */
@@ -330,35 +332,42 @@ static int dryrun_tries(struct dryrun_work *w)
 
 /* ---- ranks that ran elsewhere ------------------------------------------------------------------------------------ */
 
-/* On the GPU of the recordings, or on that which is named. */
+/* On the GPU of the first file, or on that which is named. */
 static int dryrun_merged(struct dryrun_work *w)
 {
     struct gp_dryrun_gpu *gpu = &w->answer.gpus[0];
-    char name[64];
-    int64_t total = 0;
-    int rc = gp_dryrun_merge_gpu(w->o->launch.argv[0], name, sizeof(name), &total);
-    const struct gp_sim_gpu *row = NULL;
-    for (uint32_t i = 0; !rc && !w->o->gpu && i < w->table_count; i++)
-        if (strcasecmp(w->table[i].name, name) == 0)
-            row = &w->table[i];
-    if (row) {
-        w->answer.gpu_count = 0;
-        dryrun_add(w, row, total);
-    }
-    w->answer.runs = rc ? NULL : calloc(1, sizeof(*w->answer.runs));
+    struct gp_dryrun_merge *merge = &w->merge;
+    *merge = (struct gp_dryrun_merge){.files = w->o->launch.argv,
+                                      .gpus = w->table,
+                                      .gpu_count = w->table_count,
+                                      .local = w->o->local_world,
+                                      .budget_bytes = w->o->budget};
+    for (uint32_t i = 0; i < w->table_count && w->o->gpu; i++)
+        if (strcmp(w->table[i].key, gpu->key) == 0)
+            merge->gpu = &w->table[i];
+    w->answer.runs = calloc(1, sizeof(*w->answer.runs));
     if (!w->answer.runs)
-        return rc ? rc : gp_memory_error("dryrun");
+        return gp_memory_error("dryrun");
     w->answer.run_count = 1;
-    w->answer.runs[0] = (struct gp_dryrun_run){.threads = gpu->threads, .total_bytes = gpu->total_bytes};
-    snprintf(w->answer.runs[0].gpu, sizeof(w->answer.runs[0].gpu), "%s", gpu->key);
-    w->answer.runs[0].notes = calloc(1, sizeof(*w->answer.runs[0].notes));
+    struct gp_dryrun_run *run = &w->answer.runs[0];
+    const bool asked = merge->gpu;
+    int rc = gp_dryrun_merge(merge, run);
+    if (rc)
+        return rc;
+    if (merge->command)
+        w->answer.command = merge->command;
+    w->answer.gpu_count = 0;
+    dryrun_add(w, merge->gpu, asked ? 0 : merge->total_bytes);
+    run->total_bytes = gpu->total_bytes;
     gpu->own = true;
-    rc = gp_dryrun_merge(&w->answer.runs[0], w->o->launch.argv, w->o->local_world, w->o->budget);
-    gpu->verdict = GP_DRYRUN_FITS;
-    if (!rc)
-        rc = dryrun_sizes(gpu, &w->answer.runs[0]);
-    if (!rc && (dryrun_no_memory(&w->answer.runs[0]) || gpu->needed_bytes > gpu->total_bytes))
-        gpu->verdict = GP_DRYRUN_TOO_LARGE;
+    rc = dryrun_sizes(gpu, run);
+    if (merge->needed_bytes > gpu->needed_bytes)
+        gpu->smallest_bytes = merge->smallest_bytes;
+    GP_RAISE(gpu->needed_bytes, merge->needed_bytes);
+    const bool large = gpu->needed_bytes > gpu->total_bytes && gpu->smallest_bytes > gpu->total_bytes;
+    gpu->verdict = merge->too_large || dryrun_no_memory(run) || large ? GP_DRYRUN_TOO_LARGE
+                   : gp_dryrun_failed(run)                            ? GP_DRYRUN_FAILED
+                                                                      : GP_DRYRUN_FITS;
     return rc;
 }
 
@@ -368,11 +377,10 @@ static char **dryrun_files(const struct dryrun_work *w)
     size_t count = 0;
     if (!w->o->merge)
         return gp_dryrun_files(&w->job, w->answer.shown);
-    while (w->o->launch.argv[count])
-        count++;
+    count = w->merge.recording_count;
     char **files = calloc(count + 1, sizeof(*files));
     for (size_t i = 0; files && i < count; i++)
-        files[i] = strdup(w->o->launch.argv[i]);
+        files[i] = strdup(w->merge.recordings[i]);
     return files;
 }
 
@@ -537,7 +545,10 @@ static int dryrun_finish(struct dryrun_work *w)
     int gate = gp_gate_end("dryrun", &w->gate, w->budgets.count && !w->o->json ? stdout : NULL, w->o->gate.junit,
                            GP_EXIT_OVER);
     rc = rc ? rc : failed ? GP_EXIT_FAILED : gate;
-    return rc ? rc : !fits || answer->over ? GP_EXIT_OVER : GP_EXIT_OK;
+    if (rc || !fits || answer->over)
+        return rc ? rc : GP_EXIT_OVER;
+    return answer->runs[answer->shown].left_count ? GP_EXIT_FAILED
+                                                  : GP_EXIT_OK; /* --merge: of a part it is not known */
 }
 
 /* ---- what stays -------------------------------------------------------------------------------------------------- */
@@ -545,6 +556,16 @@ static int dryrun_finish(struct dryrun_work *w)
 /* The page of the run that the text shows. */
 static int dryrun_page(const struct dryrun_work *w)
 {
+    if (w->o->merge && !w->merge.recording_count) {
+        gp_error("dryrun",
+                 "-o %s: answers have no events to draw a page of: name the recordings too, which "
+                 "'gpuprof dryrun --record=FILE' keeps",
+                 w->o->output);
+        return GP_EXIT_FAILED;
+    }
+    if (w->merge.answer_count)
+        fprintf(stderr, "gpuprof: dryrun: -o %s: the page shows the %u recordings; the %u answers have no events\n",
+                w->o->output, w->merge.recording_count, w->merge.answer_count);
     char **files = dryrun_files(w);
     struct gp_load_options options = {
         .target = GP_TARGET_INIT("dryrun"), .file_count = 1, .output = w->o->output, .force = w->o->force};
@@ -700,6 +721,7 @@ int gp_dryrun_command(void *options)
     }
     gp_dryrun_end(&w.job);
     gp_world_end(&w.world);
+    gp_dryrun_merge_end(&w.merge);
     gp_gate_free(&w.gate);
     gp_budgets_free(&w.budgets);
     for (uint32_t i = 0; i < w.answer.run_count; i++)

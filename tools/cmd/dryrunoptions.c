@@ -3,6 +3,7 @@
  * the command. */
 #include <cmd/cmd.h>
 #include <cmd/dryrunoptions.h>
+#include <dryrun/merge.h>
 
 #include <base/text.h>
 #include <stdio.h>
@@ -33,9 +34,8 @@ static int dryrun_check(void *options)
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
     if (o->merge && (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill || o->change))
-        return gp_usage_error("dryrun",
-                              "--merge reads recordings and runs nothing: of the other options it takes --gpu, "
-                              "--local-world, --budget, --budgets, -o and --json");
+        return gp_usage_error("dryrun", "--merge reads files and runs nothing: of the other options it takes --gpu, "
+                                        "--local-world, --budget, --budgets, -o and --json");
     if (o->merge)
         return gp_dryrun_merge_words(o->launch.argv, &o->output, &o->json, &o->force);
     if (!o->world && (o->local_world || o->ranks || o->jobs))
@@ -111,9 +111,9 @@ static const struct gp_command_option dryrun_options[] = {
             "replace an older recording, and a PAGE or a file of --junit that gpuprof did not write"),
     GP_FLAG(struct gp_dryrun_options, json, 0, "json",
             "print JSON, schema gpuprof.dryrun/1; CMD's standard output goes to standard error"),
-    GP_FLAG(
-        struct gp_dryrun_options, merge, 0, "merge",
-        "the words after the options are recordings of ranks that ran elsewhere with --record: their answer as one"),
+    GP_FLAG(struct gp_dryrun_options, merge, 0, "merge",
+            "the words after the options are files of ranks that ran elsewhere, by --json or --record: their answer as "
+            "one"),
     GP_FLAG(struct gp_dryrun_options, list, 0, "list", "print the GPUs that --gpu takes"),
     GP_OPTION_LIBRARY(struct gp_dryrun_options),
     {0}};

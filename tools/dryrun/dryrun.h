@@ -41,6 +41,9 @@ char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
 
 /* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);
+/* The same of a recording that is open, which this takes over, also if it fails. */
+int gp_dryrun_read_opened(struct gp_dryrun_run *run, struct gp_recording *recording, const char *file,
+                          int64_t budget_bytes, bool first);
 
 /* What the fullest device must have of a GPU with so many threads: to be sure, and at least.  -1: none was
  * used.  False: out of memory. */
@@ -51,14 +54,6 @@ struct gp_dryrun_life {
     uint64_t start_ns, alive_ns; /* it started before that; it was alive then */
 };
 void gp_dryrun_lives(struct gp_dryrun_run *run, const struct gp_dryrun_life *lives, uint32_t count);
-
-/* The GPU of a recording, by its name, and its memory; "": none. */
-int gp_dryrun_merge_gpu(const char *file, char *name, size_t bytes, int64_t *total_bytes);
-/* Reads recordings of ranks that ran elsewhere, `local` on each node (0: 8).  GP_EXIT_OK, or an exit status after a message. */
-int gp_dryrun_merge(struct gp_dryrun_run *run, char *const *files, int64_t local, int64_t budget_bytes);
-
-/* Takes the options out of the words that follow --merge, which are recordings otherwise. */
-int gp_dryrun_merge_words(char **argv, const char **output, bool *json, bool *force);
 
 /* --try: the names that it takes; "" after the last. */
 extern const char *const gp_dryrun_try_names[];

@@ -323,4 +323,5 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run)
     free(run->needs);
     free(run->notes);
     free(run->reads);
+    free(run->left);
 }

@@ -97,6 +97,10 @@ struct gp_dryrun_read {         /* copies of results to the host from one place 
     int64_t count, bytes;
 };
 
+struct gp_dryrun_left { /* a file of --merge that is not in the answer */
+    char file[GP_NEED_TEXT], why[GP_NEED_TEXT];
+};
+
 struct gp_dryrun_run { /* one run of the program */
     char gpu[32];      /* the name */
     int64_t total_bytes;
@@ -121,6 +125,8 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t note_count;
     struct gp_dryrun_read *reads; /* the most often first */
     uint32_t read_count;
+    struct gp_dryrun_left *left;
+    uint32_t left_count;
 };
 
 enum gp_dryrun_verdict { GP_DRYRUN_FITS, GP_DRYRUN_TOO_LARGE, GP_DRYRUN_FAILED /* for another reason */ };

@@ -581,18 +581,16 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
     return rc;
 }
 
-int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first)
+/* Adds what the recording, which is read, needs of each device; and frees it. */
+static int need_loaded(struct gp_dryrun_run *run, struct gp_loaded *loaded, const char *file, int64_t budget_bytes,
+                       bool first)
 {
-    struct gp_loaded loaded;
-    uint32_t before = run->need_count;
-    int rc = gp_load_file(&loaded, "dryrun", file, &(struct gp_load_view){0});
-    if (rc)
-        return rc;
-    const struct gp_recording *r = loaded.recording;
+    const uint32_t before = run->need_count;
+    const struct gp_recording *r = loaded->recording;
     if (r->has_rank && r->local_rank >= 0)
         GP_RAISE(run->places, (uint32_t)r->local_rank + 1);
     run->cut += !r->complete;
-    rc = need_devices(run, &loaded, budget_bytes);
+    int rc = need_devices(run, loaded, budget_bytes);
     if (r->has_rank && run->need_count > before) {
         bool known = false;
         for (uint32_t i = 0; i < before; i++)
@@ -605,6 +603,21 @@ int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_b
     else if (rc)
         gp_memory_error("dryrun");
     run->processes += run->need_count > before;
-    gp_load_unload(&loaded, first);
+    gp_load_unload(loaded, first);
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
+int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first)
+{
+    struct gp_loaded loaded;
+    int rc = gp_load_file(&loaded, "dryrun", file, &(struct gp_load_view){0});
+    return rc ? rc : need_loaded(run, &loaded, file, budget_bytes, first);
+}
+
+int gp_dryrun_read_opened(struct gp_dryrun_run *run, struct gp_recording *recording, const char *file,
+                          int64_t budget_bytes, bool first)
+{
+    struct gp_loaded loaded = {.command = "dryrun"};
+    int rc = gp_load_recording(&loaded, recording, file, &(struct gp_load_view){0});
+    return rc ? rc : need_loaded(run, &loaded, file, budget_bytes, first);
 }

@@ -253,21 +253,52 @@ static uint32_t kinds_row(const struct gp_dryrun_run *run, uint32_t of)
     return of;
 }
 
+/* The row that an answer of elsewhere has for the rank: its own figures, or what they were taken to stand for. */
+static uint32_t kinds_given(const struct gp_dryrun_run *run, int32_t *const *given, const uint32_t *counts,
+                            int64_t rank)
+{
+    for (uint32_t i = 0; i < run->need_count; i++)
+        for (uint32_t k = 0; k < counts[i]; k++)
+            if (given[i][k] == rank)
+                return i;
+    return UINT32_MAX;
+}
+
+/* The row of a process that is the rank, else of one that stands for it; UINT32_MAX: there is none. */
+static uint32_t kinds_find(const struct gp_world *world, const struct gp_dryrun_run *run, int32_t *const *given,
+                           const uint32_t *counts, int64_t rank, bool failed)
+{
+    for (uint32_t i = 0; i < run->need_count; i++)
+        if (run->needs[i].rank == rank)
+            return i;
+    if (failed)
+        return UINT32_MAX;
+    return world->automatic && !world_has(world, rank) ? kinds_of(world, run, rank)
+                                                       : kinds_given(run, given, counts, rank);
+}
+
 bool gp_world_kinds(const struct gp_world *world, struct gp_dryrun_run *run)
 {
+    int32_t **given = calloc(run->need_count + 1ul, sizeof(*given));
+    uint32_t *counts = calloc(run->need_count + 1ul, sizeof(*counts));
+    const bool failed = gp_dryrun_failed(run); /* how far a rank came tells nothing of another */
+    bool ok = given && counts;
     run->job_ranks = (uint32_t)world->size;
     run->node_ranks = (int32_t)world->local;
-    const bool failed = gp_dryrun_failed(run); /* how far a rank came tells nothing of another */
-    for (int64_t rank = 0; rank < world->size; rank++) {
-        uint32_t at = UINT32_MAX;
-        for (uint32_t i = 0; i < run->need_count && at == UINT32_MAX; i++)
-            if (run->needs[i].rank == rank)
-                at = i;
-        if (at == UINT32_MAX && world->automatic && !failed && !world_has(world, rank))
-            at = kinds_of(world, run, rank);
-        if (at != UINT32_MAX && !kinds_add(&run->needs[failed ? at : kinds_row(run, at)], (int32_t)rank))
-            return false;
+    for (uint32_t i = 0; ok && i < run->need_count; i++) {
+        given[i] = run->needs[i].stands_for;
+        counts[i] = run->needs[i].stands_count;
+        run->needs[i].stands_for = NULL;
+        run->needs[i].stands_count = 0;
+    }
+    for (int64_t rank = 0; ok && rank < world->size; rank++) {
+        uint32_t at = kinds_find(world, run, given, counts, rank, failed);
+        ok = at == UINT32_MAX || kinds_add(&run->needs[failed ? at : kinds_row(run, at)], (int32_t)rank);
         run->unanswered += at == UINT32_MAX;
     }
-    return true;
+    for (uint32_t i = 0; given && i < run->need_count; i++)
+        free(given[i]);
+    free(given);
+    free(counts);
+    return ok;
 }

@@ -40,7 +40,8 @@ int gp_world_run(void *world);
 /* Adds the ranks to which those that ran have sent, or from which they have received: the simulated GPU wrote them into the
  * file.  True: there are more now, so the run is to be made again. */
 bool gp_world_grow(struct gp_world *world, const char *file);
-/* Which of the job's ranks each process of the run stands for.  False: out of memory. */
+/* Which of the job's ranks each process of the run stands for.  Those for which it stands already, in an answer of elsewhere, it
+ * goes on to stand for if they did not run.  False: out of memory. */
 bool gp_world_kinds(const struct gp_world *world, struct gp_dryrun_run *run);
 
 #endif

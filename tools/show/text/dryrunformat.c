@@ -301,6 +301,10 @@ static void text_kinds(const struct gp_text_page *page, const struct gp_dryrun_r
     if (run->unanswered)
         fprintf(page->out, "  %s%" PRIu32 " of the %" PRIu32 " ranks did not run, and no row stands for them%s\n",
                 gp_text_on(page, GP_DIM), run->unanswered, run->job_ranks, gp_text_on(page, GP_OFF));
+    if (run->left_count)
+        fprintf(page->out, "  %s%" PRIu32 " file%s left out, with what they say of ranks: %s%s%s\n",
+                gp_text_on(page, GP_RED), run->left_count, run->left_count == 1 ? " was" : "s were", run->left[0].file,
+                run->left_count > 1 ? " and others" : "", gp_text_on(page, GP_OFF));
 }
 
 static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_run *run)

@@ -20,13 +20,14 @@
 static const char *const verdicts[] = {
     [GP_DRYRUN_FITS] = "fits", [GP_DRYRUN_TOO_LARGE] = "does_not_fit", [GP_DRYRUN_FAILED] = "failed"};
 
-/* Adds function, file, line and operation. */
+/* Adds function, file, line and operation, and the words of the text. */
 static json_t *json_place(json_t *object, const struct gp_need_place *place)
 {
     json_object_set_new(object, "function", gp_json_text(place->function));
     json_object_set_new(object, "file", gp_json_text(place->file));
     json_object_set_new(object, "line", gp_json_known(place->line ? (int64_t)place->line : -1));
     json_object_set_new(object, "operation", gp_json_text(place->operation));
+    json_object_set_new(object, "text", gp_json_text(place->text));
     return object;
 }
 
@@ -77,15 +78,25 @@ static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_d
                      over ? json_moment(&over->broke) : json_null(), "refused", json_refused(run));
 }
 
+/* The names of the contract; each has a key also where it is 0. */
+static const char *json_use(unsigned use)
+{
+    return use == GP_USE_WORKSPACE ? "workspaces" : gp_use_name((enum gp_use)use);
+}
+
 static json_t *json_uses(const struct gp_need *need)
 {
-    /* The names of the contract; each has a key also where it is 0. */
-    static const char *const names[GP_USES] = {
-        [GP_USE_OPTIMIZER] = "optimizer", [GP_USE_WORKSPACE] = "workspaces", [GP_USE_GRAPHS] = "graphs"};
     json_t *uses = json_object();
     for (unsigned use = 0; use < GP_USES; use++)
-        json_object_set_new(uses, names[use] ? names[use] : gp_use_name((enum gp_use)use),
-                            json_integer((json_int_t)need->uses[use]));
+        json_object_set_new(uses, json_use(use), json_integer((json_int_t)need->uses[use]));
+    return uses;
+}
+
+static json_t *json_uses_sure(const struct gp_need *need)
+{
+    json_t *uses = json_object();
+    for (unsigned use = 0; use < GP_USES; use++)
+        json_object_set_new(uses, json_use(use), json_real(need->sure[use]));
     return uses;
 }
 
@@ -94,9 +105,9 @@ static json_t *json_holders(const struct gp_need *need)
     json_t *rows = json_array();
     for (uint32_t i = 0; i < need->line_count; i++) {
         const struct gp_need_line *line = &need->lines[i];
-        json_t *row =
-            json_pack("{s:I,s:I,s:s,s:I}", "bytes", (json_int_t)line->bytes, "blocks", (json_int_t)line->count, "use",
-                      gp_use_name(line->use), "life_ns", (json_int_t)line->life_ns);
+        json_t *row = json_pack("{s:I,s:I,s:s,s:I,s:I}", "bytes", (json_int_t)line->bytes, "blocks",
+                                (json_int_t)line->count, "use", gp_use_name(line->use), "life_ns",
+                                (json_int_t)line->life_ns, "spared_bytes", (json_int_t)line->spared_bytes);
         json_array_append_new(rows, row ? json_place(row, &line->place) : NULL);
     }
     return rows;
@@ -136,7 +147,7 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
     int64_t rounding, idle = gp_need_idle(need, &rounding);
     return json_pack(
         "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,"
-        "s:o,s:o,s:o,s:o}",
+        "s:o,s:o,s:o,s:o,s:o}",
         "steps_found", gp_json_text(need->steps_found), "repeats",
         gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
         need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty", (int)run->plenty,
@@ -150,9 +161,9 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
         "expandable_segments_bytes", gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns,
         "peak_step", gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
-        (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
-        need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused", json_rank_refused(run, at, failed),
-        "stands_for", run->job_ranks ? json_stands_for(need) : json_null());
+        (json_int_t)need->missing, "uses", json_uses(need), "uses_sure", json_uses_sure(need), "holders",
+        json_holders(need), "polled_pool", need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused",
+        json_rank_refused(run, at, failed), "stands_for", run->job_ranks ? json_stands_for(need) : json_null());
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */
@@ -204,6 +215,16 @@ static json_t *json_batches(const struct gp_dryrun_answer *answer)
     return rows;
 }
 
+/* Files of --merge. */
+static json_t *json_left(const struct gp_dryrun_run *run)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < run->left_count; i++)
+        json_array_append_new(rows, json_pack("{s:o,s:o}", "file", gp_json_text(run->left[i].file), "why",
+                                              gp_json_text(run->left[i].why)));
+    return rows;
+}
+
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
@@ -216,9 +237,9 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
     return json_pack(
-        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}", "world",
-        gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered", (json_int_t)run->unanswered,
-        "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
+        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I,s:o}",
+        "world", gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered",
+        (json_int_t)run->unanswered, "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
         gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
         worst && worst->repeats ? json_real(worst->repeats_sure) : json_null(), "schema", "gpuprof.dryrun/1", "tried",
         gp_changes_json(answer), "command", command, "status", run->status, "ended", (int)run->ended, "steps",
@@ -230,5 +251,5 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
         "batch_more_bytes",
         gp_json_known(gp_dryrun_batch_more(answer) > 0 ? (int64_t)gp_dryrun_batch_more(answer) : -1), "batch_largest",
         gp_json_known(gp_dryrun_batch_largest(answer) ? gp_dryrun_batch_largest(answer)->size : -1), "cut_recordings",
-        (json_int_t)run->cut);
+        (json_int_t)run->cut, "left_out", json_left(run));
 }
