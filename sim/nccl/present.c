@@ -9,6 +9,7 @@
 #include "nccl.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,23 @@ static int present_number(const char *variable)
     char *end = NULL;
     long number = text ? strtol(text, &end, 10) : -1;
     return text && end != text && !*end && number >= 0 && number <= NCCL_MOST ? (int)number : -1;
+}
+
+/* On standard error, and in a file for the command. */
+static void __attribute__((format(printf, 1, 2))) present_say(const char *format, ...)
+{
+    const char *path = secure_getenv("GPUPROF_SIM_SAYS");
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    fprintf(stderr, "gpuprof: sim: NCCL: %s\n", text);
+    FILE *file = path ? fopen(path, "ae") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%s\n", text);
+    fclose(file);
 }
 
 /* "0,8-15": numbers and ranges. */
@@ -192,10 +210,9 @@ enum nccl_result nccl_present_of_ids(struct nccl_comm *comm, const struct nccl_i
         return result;
     if (comm->ranks == 1 || (comm->ranks == present_world && comm->rank == present_own))
         return present_identity(comm);
-    fprintf(stderr,
-            "gpuprof: sim: NCCL: rank %d of %d: which ranks of the job are its members is not known, and only some of "
-            "the job's %d run: the program makes it without torch.distributed; run all ranks\n",
-            comm->rank, comm->ranks, present_world);
+    present_say("rank %d of %d: which ranks of the job are its members is not known, and only some of "
+                "the job's %d run: the program makes it without torch.distributed; run all ranks",
+                comm->rank, comm->ranks, present_world);
     return nccl_error(NCCL_INVALID_USAGE,
                       "rank %d of %d: only some of the job's %d ranks run, and the members of this "
                       "communicator are not known",
@@ -216,10 +233,9 @@ enum nccl_result nccl_present_of_split(struct nccl_comm *child)
     pthread_mutex_unlock(&present_lock);
     if (child->seat)
         return result;
-    fprintf(stderr,
-            "gpuprof: sim: NCCL: ncclCommSplit: only some of the job's %d ranks run, and nothing says which "
-            "colour the others have: the program splits without torch.distributed; run all ranks\n",
-            present_world);
+    present_say("ncclCommSplit: only some of the job's %d ranks run, and nothing says which "
+                "colour the others have: the program splits without torch.distributed; run all ranks",
+                present_world);
     return nccl_error(result, "ncclCommSplit: the colours of absent ranks are not known");
 }
 

@@ -7,7 +7,8 @@ module answers for them in the rest: PyTorch's stores, the barriers behind init_
 of Gloo, and the functions that send objects.  sitecustomize loads it, and calls distributed().
 
 GPUPROF_SIM_STORE is the port of this machine at which the lowest rank that runs serves the others.  GPUPROF_SIM_PEERS is
-a file, of messages to absent ranks and from them; GPUPROF_SIM_WAITS one of ranks that have not moved for a while.
+a file, of messages to absent ranks and from them; GPUPROF_SIM_WAITS one of ranks that have not moved for a while;
+GPUPROF_SIM_SAYS one of reasons why ranks end.
 """
 import atexit
 import ctypes
@@ -77,8 +78,27 @@ def _assume(text):
     _append("GPUPROF_STANDIN_REPORT", f"{os.getpid()}\ttorch.distributed\tassumed\t{text}")
 
 
+def _refused(text):
+    """An error that ends the program; the command has it too."""
+    _append("GPUPROF_SIM_SAYS", " ".join(text.split()))
+    return RuntimeError("gpuprof: sim: " + text)
+
+
 def _peer(peer, members):
     _append("GPUPROF_SIM_PEERS", f"{_own}\t{peer}\t{','.join(map(str, members if len(members) <= 1024 else []))}")
+
+
+# What programs call the groups of their pipelines: "mesh_pp" (torchtitan), "PIPELINE_MODEL_PARALLEL_GROUP" (Megatron).
+_PIPELINE = re.compile(r"(?:^|[^a-z])(?:pp|pipe|pipeline|stages?)(?:[^a-z]|$)", re.IGNORECASE)
+_PIPELINE_MOST = 64  # ranks
+
+
+def _pipeline(ranks):
+    """These will send to each other.  The command learns it before the first message, and loses less of its run."""
+    if _own in ranks and 1 < len(ranks) <= _PIPELINE_MOST:
+        for rank in ranks:
+            if rank not in PRESENT:
+                _peer(rank, ranks)
 
 
 # ---- the stand-in for NCCL -------------------------------------------------------------------------------------------
@@ -122,7 +142,7 @@ def _make_base(c):
 
             port = _number("GPUPROF_SIM_STORE")
             if port < 1:
-                raise RuntimeError("gpuprof: sim: GPUPROF_SIM_STORE names no port, and several ranks run")
+                raise _refused("GPUPROF_SIM_STORE names no port, and several ranks run")
             first = _own == PRESENT[0]
             _base = c.TCPStore(
                 "127.0.0.1", port, None, first, timedelta(seconds=300), wait_for_workers=False, multi_tenant=first
@@ -273,8 +293,8 @@ def _store_class(c):
                         counted = True
                     alone = (alone or now) if self._all_wait(counted) else None
                     if alone and now - alone > _SECONDS_ALONE:
-                        raise RuntimeError(
-                            f"gpuprof: sim: rank {_own} of {_world} waits for the key '{missing[0]}', which only an "
+                        raise _refused(
+                            f"rank {_own} of {_world} waits for the key '{missing[0]}', which only an "
                             f"absent rank would set: of this job ranks {_name(PRESENT)} run.  Run the rank that sets it "
                             "too (--ranks)."
                         )
@@ -408,7 +428,7 @@ def _recv_object_list(c10d, a):
     ranks, name = _members(c10d, a.get("group"))
     source = _src(ranks, a)
     if source is None:
-        raise RuntimeError("gpuprof: sim: recv_object_list from any rank: not while ranks of the job are absent")
+        raise _refused("recv_object_list from any rank: not while ranks of the job are absent")
     exact, alike = _route(ranks, name, source, _own)
     if source not in PRESENT:
         _peer(source, ranks)
@@ -502,6 +522,8 @@ def _new_groups(c10d):
         ranks = list(a["global_ranks_in_group"]) or list(range(a["group_size"]))
         _groups[str(a["group_name"])] = ranks
         last[:] = ranks
+        if _PIPELINE.search(a.get("group_desc") or ""):
+            _pipeline(ranks)
         _tell_group(ranks)
         try:
             return helper(*args, **kwargs)
@@ -532,6 +554,8 @@ def _split_group(c10d):
         own = parent.index(_own)
         ranks = next((places for places in a.get("split_ranks") or () if own in places), [])
         ranks = [parent[place] for place in ranks]
+        if _PIPELINE.search(a.get("group_desc") or ""):
+            _pipeline(ranks)
         _tell_group(ranks)
         try:
             group = split(*args, **kwargs)
@@ -542,6 +566,21 @@ def _split_group(c10d):
         return group
 
     c10d.split_group = call
+
+
+def stages(module):
+    """torch.distributed.pipelining.stage: a stage says which group its pipeline is."""
+    base = module._PipelineStageBase
+    init = base.__init__
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        group = signature.bind(self, *args, **kwargs).arguments.get("group")
+        _pipeline(_members(sys.modules["torch.distributed.distributed_c10d"], group)[0])
+
+    base.__init__ = begin
 
 
 # ---- ranks that do not move ------------------------------------------------------------------------------------------
@@ -575,8 +614,12 @@ def launcher(module):
         local, wanted = _number("LOCAL_WORLD_SIZE"), self._config.nproc_per_node
         if wanted != local:
             raise SystemExit(
-                f"gpuprof: sim: torchrun in the program starts {wanted} ranks on a node, and the job has {local}: run it "
-                f"with --local-world={wanted}"
+                str(
+                    _refused(
+                        f"torchrun in the program starts {wanted} ranks on a node, and the job has {local}: run it with "
+                        f"--local-world={wanted}"
+                    )
+                )
             )
         if not isinstance(self._entrypoint, str):
             return {_own: self._entrypoint(*args)}

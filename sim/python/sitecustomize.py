@@ -80,6 +80,14 @@ def _distributed(c10d):
             setattr(c10d, name, _without_device(getattr(c10d, name)))
 
 
+def _stages(module):
+    if os.environ.get("GPUPROF_SIM_RANKS"):
+        import gpuprof_absent
+
+        if gpuprof_absent.PRESENT is not None:
+            gpuprof_absent.stages(module)
+
+
 def _launcher(module):
     if os.environ.get("GPUPROF_SIM_STORE"):
         import gpuprof_absent
@@ -294,6 +302,7 @@ _CHANGES = {
     "torch.cuda.amp.grad_scaler": _scaler,
     "torch.distributed.distributed_c10d": _distributed,
     "torch.distributed.launcher.api": _launcher,
+    "torch.distributed.pipelining.stage": _stages,
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
     "transformers.generation.stopping_criteria": _criteria,
     "transformers.generation.utils": _generation,

@@ -53,14 +53,25 @@ Test(world, ranks_that_are_alike_share_a_row)
     WARNS_NOT("in the answer");
 }
 
-/* A program that sends to an absent rank says so in a file, as the stand-in for NCCL does; here a shell does. */
+/* A program that sends to an absent rank says so in a file, as the stand-in for NCCL does; here a shell does.  The run that has
+ * shown it does not go on with the ranks that it has found: each turn has rank 0. */
 Test(world, stages_of_pipelines_are_followed)
 {
     static const int first[] = {0, 1, 2};
-    json_t *top = dryrun_json("--gpu=t4 --json --world=16 -- /bin/sh -c "
-                              "[\t$RANK\t!=\t0\t]||printf\t'0\\t4\\t0,4,8,12\\n'>>$GPUPROF_SIM_PEERS;"
-                              "exec\t%s\tmib=$((64+RANK/4*4))",
-                              0);
+    char line[512], turns[128];
+    FILE *file;
+    snprintf(line, sizeof(line),
+             "--gpu=t4 --json --world=16 -- /bin/sh -c echo\t$GPUPROF_SIM_RANKS>>%s/turns;"
+             "[\t$RANK\t!=\t0\t]||printf\t'0\\t4\\t0,4,8,12\\n'>>$GPUPROF_SIM_PEERS;"
+             "exec\t%%s\tmib=$((64+RANK/4*4))",
+             folder);
+    json_t *top = dryrun_json(line, 0);
+    snprintf(line, sizeof(line), "%s/turns", folder);
+    cr_assert((file = fopen(line, "r")));
+    while (fgets(turns, sizeof(turns), file))
+        cr_expect(strcmp(turns, "0-1,15\n") == 0 || strcmp(turns, "0-1,4,8,12,15\n") == 0, "%s", turns);
+    fclose(file);
+    left[0] = "turns";
     cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 4);
     json_t *list = json_object_get(at(top, "ranks", 0), "stands_for");
     cr_expect_eq(json_array_size(list), 4);
@@ -111,9 +122,37 @@ Test(world, what_cannot_be_asked)
     WARNS("--local-world=5: the job has 4 ranks");
     dryrun("--world=4 --devices=2 -- %s mib=1", 2);
     dryrun("--world=4 --jobs=2 -- %s mib=1", 2);
+    dryrun("--world=4096 --ranks=all -- %s mib=1", 2);
+    WARNS("4096 ranks would run at the same time");
+    WARNS("with --jobs=J");
     dryrun("--world=4 -- /nonexistent", 127);
     dryrun("--world=4 -- /bin/false", 1);
     WARNS("no process used a GPU: CMD failed before");
+}
+
+/* Above the number of processes that are watched at once. */
+Test(world, more_ranks_than_are_watched)
+{
+    json_t *top = dryrun_json("--gpu=t4 --json --world=72 --ranks=all --jobs=12 -- %s local=8", 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 8);
+    for (size_t i = 0; i < 8; i++)
+        cr_expect_eq(json_array_size(json_object_get(at(top, "ranks", i), "stands_for")), 9);
+    cr_expect_eq(number(top, "world_unanswered"), 0);
+    json_decref(top);
+}
+
+/* Why a rank ended is in the JSON, also where none used a GPU. */
+Test(world, the_json_says_why_ranks_ended)
+{
+    json_t *top = dryrun_json("--gpu=t4 --json --world=4 --ranks=1 -- /bin/sh -c "
+                              "echo\trank\t$RANK\tcannot\tgo\ton>>$GPUPROF_SIM_SAYS;exit\t7",
+                              1);
+    json_t *messages = json_object_get(top, "messages");
+    cr_assert_eq(json_array_size(messages), 2);
+    cr_expect_str_eq(json_string_value(json_array_get(messages, 0)), "rank 1 cannot go on");
+    cr_expect_str_eq(json_string_value(json_array_get(messages, 1)), "rank 1 ended with status 7");
+    cr_expect_eq(number(top, "status"), 7);
+    json_decref(top);
 }
 
 /* One rank that fails ends the others. */

@@ -527,6 +527,8 @@ static int dryrun_finish(struct dryrun_work *w)
         gp_error("dryrun", "no process used a GPU%s",
                  answer->runs[0].status ? ": CMD failed before"
                                         : ": does CMD use CUDA, and does it find the simulated driver?");
+        if (w->o->json)
+            gp_load_json("dryrun", gp_dryrun_json(answer));
         return GP_EXIT_FAILED;
     }
     int rc = dryrun_gate(w);

@@ -4,6 +4,7 @@
  * that stand in for NVIDIA's.
  */
 #include <base/clock.h>
+#include <base/compiler.h>
 #include <common/messages.h>
 #include <common/values.h>
 #include <dryrun/dryrun.h>
@@ -50,9 +51,23 @@ static int job_environment_try(const struct gp_dryrun_job *job, const char *fold
     return GP_EXIT_OK;
 }
 
+/* Files of a job of which some ranks run. */
+static bool job_environment_world(const char *folder)
+{
+    static const char *const names[][2] = {
+        {"GPUPROF_SIM_PEERS", "peers"}, {"GPUPROF_SIM_WAITS", "waits"}, {"GPUPROF_SIM_SAYS", "says"}};
+    char path[4300];
+    bool ok = true;
+    for (size_t i = 0; i < GP_COUNT(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i][1]);
+        ok = ok && setenv(names[i][0], path, 1) == 0;
+    }
+    return ok;
+}
+
 static int job_environment(const struct gp_dryrun_job *job, const char *folder, const char *gpu, const char *memory)
 {
-    char spec[512], record[8400], notes[4300], reads[4300], peers[4300], waits[4300], since[32];
+    char spec[512], record[8400], notes[4300], reads[4300], since[32];
     struct timespec now;
     size_t used = 0;
     memory = memory ? memory : job->memory;
@@ -67,14 +82,11 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
     snprintf(record + used, sizeof(record) - used, "/%%p" GP_NAME_SUFFIX);
     snprintf(notes, sizeof(notes), "%s/notes", folder);
     snprintf(reads, sizeof(reads), "%s/reads", folder);
-    snprintf(peers, sizeof(peers), "%s/peers", folder);
-    snprintf(waits, sizeof(waits), "%s/waits", folder);
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
     if (setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
         setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0 &&
-        setenv(GP_JOB_READS, reads, 1) == 0 &&
-        (!job->world || (setenv("GPUPROF_SIM_PEERS", peers, 1) == 0 && setenv("GPUPROF_SIM_WAITS", waits, 1) == 0)))
+        setenv(GP_JOB_READS, reads, 1) == 0 && (!job->world || job_environment_world(folder)))
         return GP_EXIT_OK;
     return gp_memory_error("dryrun");
 }
@@ -292,6 +304,9 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
     snprintf(notes, sizeof(notes), "%s/reads", folder);
     if (!rc)
         rc = gp_dryrun_readback(run, notes);
+    snprintf(notes, sizeof(notes), "%s/says", folder);
+    if (!rc)
+        rc = gp_dryrun_messages(run, notes);
     if (!rc)
         rc = job_read(job, run, number);
     run->kernels = gp_dryrun_kernels(folder);
@@ -324,4 +339,5 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run)
     free(run->notes);
     free(run->reads);
     free(run->left);
+    free(run->messages);
 }

@@ -41,6 +41,8 @@ bool gp_dryrun_look(struct gp_dryrun_follow *follow);
 int gp_dryrun_readback(struct gp_dryrun_run *run, const char *path);
 /* Fills in run->notes from the file that the stand-ins wrote.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_notes(struct gp_dryrun_run *run, const char *path);
+/* Fills in run->messages from the file in which the ranks of a job, and the process that starts them, said why they end. */
+int gp_dryrun_messages(struct gp_dryrun_run *run, const char *path);
 
 /* ---- try.c ------------------------------------------------------------------------------------------------------- */
 

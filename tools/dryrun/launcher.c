@@ -169,6 +169,7 @@ static const struct launcher_row {
     {NULL, NULL, "torch.distributed.launch", "torch.distributed.launch", GP_LAUNCHER_TORCH, true, launcher_torchrun},
     {"accelerate", "launch", "accelerate.commands.launch", "accelerate launch", GP_LAUNCHER_TORCH, true,
      launcher_accelerate},
+    {"accelerate-launch", NULL, NULL, "accelerate-launch", GP_LAUNCHER_TORCH, true, launcher_accelerate},
     {"deepspeed", NULL, "deepspeed.launcher.runner", "deepspeed", GP_LAUNCHER_TORCH, true, launcher_deepspeed},
     {"mpirun", NULL, NULL, "mpirun", GP_LAUNCHER_MPI, false, launcher_mpirun},
     {"mpiexec", NULL, NULL, "mpiexec", GP_LAUNCHER_MPI, false, launcher_mpirun},

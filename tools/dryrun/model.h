@@ -125,6 +125,10 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t note_count;
     struct gp_dryrun_read *reads; /* the most often first */
     uint32_t read_count;
+    struct gp_dryrun_message { /* why ranks of a job ended or did not move */
+        char text[512];
+    } * messages;
+    uint32_t message_count;
     struct gp_dryrun_left *left;
     uint32_t left_count;
 };

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GP_JOB_MESSAGES 64u
 #define GP_JOB_NOTES    256u       /* different ones */
 #define GP_JOB_NOTE_MAX (1u << 20) /* bytes of the file that are read */
 
@@ -51,6 +52,20 @@ int gp_dryrun_notes(struct gp_dryrun_run *run, const char *path)
     char *rest = text;
     while ((line = strsep(&rest, "\n")))
         note_line(run, line);
+    free(text);
+    return GP_EXIT_OK;
+}
+
+int gp_dryrun_messages(struct gp_dryrun_run *run, const char *path)
+{
+    char *text, *line;
+    run->messages = calloc(GP_JOB_MESSAGES, sizeof(*run->messages));
+    if (!run->messages || !gp_dryrun_text(path, GP_JOB_NOTE_MAX, &text))
+        return gp_memory_error("dryrun");
+    char *rest = text;
+    while ((line = strsep(&rest, "\n")) && run->message_count < GP_JOB_MESSAGES)
+        if (*line)
+            gp_text_clean(run->messages[run->message_count++].text, sizeof(run->messages->text), line, strlen(line));
     free(text);
     return GP_EXIT_OK;
 }

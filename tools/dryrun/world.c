@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define GP_WORLD_FILE  (8u << 20) /* bytes that are read of what the ranks wrote */
+#define GP_WORLD_ONCE  64         /* ranks that run at a time without --jobs */
 #define GP_WORLD_GROUP 64         /* of larger groups only the rank itself is added */
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -92,6 +93,17 @@ static int world_counts(struct gp_world *world, int64_t local)
     return GP_EXIT_OK;
 }
 
+static int world_at_once(const struct gp_world *world)
+{
+    if (world->jobs || world->automatic || world->count <= GP_WORLD_ONCE)
+        return GP_EXIT_OK;
+    return gp_usage_error(
+        "dryrun",
+        "--ranks: %u ranks would run at the same time, each with the host memory of CMD: say how many "
+        "may, with --jobs=J",
+        world->count);
+}
+
 int gp_world_begin(struct gp_world *world, int64_t size, int64_t local, const char *ranks, int64_t jobs, char **argv)
 {
     *world = (struct gp_world){.size = size, .jobs = jobs, .argv = argv};
@@ -106,8 +118,10 @@ int gp_world_begin(struct gp_world *world, int64_t size, int64_t local, const ch
     if (rc)
         return rc;
     world->automatic = !ranks || strcmp(ranks, "auto") == 0;
-    if (!world->automatic && strcmp(ranks, "all") != 0)
-        return world_list(world, ranks);
+    if (!world->automatic && strcmp(ranks, "all") != 0) {
+        rc = world_list(world, ranks);
+        return rc ? rc : world_at_once(world);
+    }
     for (int64_t i = 0; i < size; i++) /* the first, one beside it, the last */
         if (!world->automatic || i < 2 || i == size - 1)
             world_add(world, i);
@@ -115,7 +129,7 @@ int gp_world_begin(struct gp_world *world, int64_t size, int64_t local, const ch
         return gp_usage_error("dryrun",
                               "--jobs: with --ranks=auto ranks that send to each other run at the same time: name "
                               "the ranks with --ranks=LIST or --ranks=all");
-    return GP_EXIT_OK;
+    return world_at_once(world);
 }
 
 void gp_world_end(struct gp_world *world)

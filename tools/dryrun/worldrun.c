@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,23 @@ struct ranks_work {
     uint64_t idle_ns, scan_ns;
     double used;
 };
+
+/* On standard error, and in the file of messages, from which the JSON has them. */
+__attribute__((format(printf, 1, 2))) static void ranks_say(const char *format, ...)
+{
+    const char *path = getenv("GPUPROF_SIM_SAYS");
+    char text[600];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    gp_error("dryrun", "%s", text);
+    FILE *file = path ? fopen(path, "ae") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%s\n", text);
+    fclose(file);
+}
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------- */
 
@@ -187,7 +205,7 @@ static void ranks_ended(struct ranks_work *w)
                 if (its && !w->told && !w->failed_ns) {
                     w->status = its;
                     w->failed_ns = gp_clock_ns();
-                    gp_error("dryrun", "rank %d ended with status %d", w->ranks[i], its);
+                    ranks_say("rank %d ended with status %d", w->ranks[i], its);
                 }
             }
 }
@@ -265,8 +283,7 @@ static void idle_say(struct ranks_work *w)
     char *line = NULL, place[512];
     size_t room = 0;
     int said = 0;
-    gp_error(
-        "dryrun",
+    ranks_say(
         "none of the %u ranks that run has moved for %llu s: %s. The run ends. If a rank waits for one that is absent, "
         "run that one too (--ranks)",
         w->count, GP_RANKS_IDLE_NS / 1000000000, "they wait, for each other or for what an absent rank would do");
@@ -276,7 +293,7 @@ static void idle_say(struct ranks_work *w)
         place[0] = '\0';
         idle_place(line, place, sizeof(place));
         if (place[0])
-            gp_error("dryrun", "%s", place);
+            ranks_say("%s", place);
         said++;
     }
     free(line);
@@ -341,7 +358,7 @@ static int ranks_start(struct ranks_work *w, const sigset_t *before)
             _exit(getppid() == own ? rank_exec(w->world, w->ranks[i]) : GP_EXIT_FAILED);
         }
         if (w->pids[i] < 0) {
-            gp_error("dryrun", "rank %d: cannot start a process: %s", w->ranks[i], strerror(errno));
+            ranks_say("rank %d: cannot start a process: %s", w->ranks[i], strerror(errno));
             w->pids[i] = 0;
             w->status = GP_EXIT_FAILED;
             ranks_tell(w);
@@ -379,9 +396,10 @@ static int ranks_wave(struct gp_world *world, const int32_t *ranks, uint32_t cou
 int gp_world_run(void *data)
 {
     struct gp_world *world = data;
-    uint32_t each = world->jobs && world->jobs < world->count ? (uint32_t)world->jobs : world->count;
+    const uint32_t count = world->count; /* it grows where a run shows that more are needed: they are of the next run */
+    uint32_t each = world->jobs && world->jobs < count ? (uint32_t)world->jobs : count;
     int status = 0;
-    for (uint32_t i = 0; i < world->count && !status; i += each)
-        status = ranks_wave(world, &world->ranks[i], world->count - i < each ? world->count - i : each);
+    for (uint32_t i = 0; i < count && !status; i += each)
+        status = ranks_wave(world, &world->ranks[i], count - i < each ? count - i : each);
     return status;
 }
