@@ -16,7 +16,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGTP]?)i?B?\s*", re.IGNORECAS
 
 
 def parse_size(text: Any) -> int:
-    """Bytes of "2 GiB", "24 MB", "1.5g" or a number.  Units are powers of 1024, with and without i.
+    """Bytes of "2 GiB", "24 MB", "1.5g" or a number.  Units are powers of 1024, with and without i, as in the
+    limits of pytest-memray; the command's options read GB as 10^9 bytes.
 
     >>> parse_size("2 GiB") == parse_size("2GB") == 2 << 30, parse_size("0 B"), parse_size(7)
     (True, 0, 7)

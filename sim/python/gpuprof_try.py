@@ -88,7 +88,8 @@ def _is_container(cls):
 
 def _repeats(torch):
     """The classes that repeat in a container, outermost first: {class: number of modules}.  Not leaves."""
-    modules = [found for found in gc.get_objects() if isinstance(found, torch.nn.Module)]
+    # By its type alone: isinstance() would ask proxies, and what they stand for may be gone.
+    modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
     inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
     counts, seen = {}, set()
 
@@ -397,7 +398,10 @@ def _backward(module):
     def call(*args, **kwargs):
         if not _backward.seen:
             _backward.seen = True
-            _look()
+            try:
+                _look()
+            except Exception as error:  # the program goes on as it is
+                _say("cannot", "checkpoint", "", f"the modules of CMD could not be looked at: {error}")
         return own(*args, **kwargs)
 
     if _looks():
@@ -418,7 +422,8 @@ def _look():
 
 
 def _at_exit():
-    if _looks() and "torch" in sys.modules:
+    torch = sys.modules.get("torch")
+    if _looks() and torch and torch.cuda.is_initialized():  # not a process that only compiles
         _look_at_allocator()
         if not _backward.seen:
             for name in "checkpoint", "loss", "offload":

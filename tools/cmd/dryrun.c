@@ -466,7 +466,8 @@ static void dryrun_places(const struct dryrun_work *w)
 static void dryrun_gate_gpu(struct dryrun_work *w, const struct gp_dryrun_gpu *gpu)
 {
     const struct gp_need *need = gp_dryrun_worst(&w->answer.runs[gpu->run]);
-    struct gp_gate_finding *finding = need && gpu->needed_bytes >= 0 ? gp_gate_add(&w->gate, "need", gpu->key) : NULL;
+    struct gp_gate_finding *finding =
+        need && gpu->needed_bytes >= 0 ? gp_finding_add(&w->gate, "need", gpu->key) : NULL;
     if (!finding)
         return;
     finding->what = gp_gate_text(&w->gate, "what the program needs of a GPU (%s)", gpu->key);

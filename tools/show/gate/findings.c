@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <symbol/symbol.h>
 
-struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, const char *source)
+struct gp_gate_finding *gp_finding_add(struct gp_findings *gate, const char *name, const char *source)
 {
     if (gate->count == gate->room) {
         uint32_t room = gate->room ? gate->room * 2 : 8;

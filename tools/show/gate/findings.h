@@ -46,7 +46,7 @@ struct gp_findings {
 };
 
 /* Adds a finding and returns it, to be filled in; NULL out of memory.  Valid until the next one. */
-struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, const char *source)
+struct gp_gate_finding *gp_finding_add(struct gp_findings *gate, const char *name, const char *source)
     __attribute__((warn_unused_result));
 char *gp_gate_text(struct gp_findings *gate, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gp_gate_free(struct gp_findings *gate);

@@ -222,7 +222,7 @@ static void judge_device(struct gp_findings *gate, const struct gp_report *const
     int64_t after = device_peak(reports[1], device->index, &gate->failed);
     if (!before && !after)
         return;
-    struct gp_gate_finding *finding = gp_gate_add(gate, "peak", reports[1]->file);
+    struct gp_gate_finding *finding = gp_finding_add(gate, "peak", reports[1]->file);
     if (!finding)
         return;
     bool host = device->index == GP_WIRE_HOST;
@@ -249,7 +249,7 @@ static void judge_rows(struct gp_findings *gate, const struct gp_report *report,
         int64_t by = gp_gate_minus(row->own_bytes[1], row->own_bytes[0]);
         if (by <= allowed)
             continue;
-        struct gp_gate_finding *finding = gp_gate_add(gate, gp_gate_by_name(changes->by), report->file);
+        struct gp_gate_finding *finding = gp_finding_add(gate, gp_gate_by_name(changes->by), report->file);
         if (!finding)
             return;
         finding->what = gp_gate_text(gate, "%s %s", gp_gate_by_name(changes->by), row->label);

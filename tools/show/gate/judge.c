@@ -188,7 +188,7 @@ static void sum_culprit(struct judge *judge, const struct judge_sum *sum, size_t
 static struct gp_gate_finding *judge_add(struct judge *judge, const char *kind, int32_t device, int64_t limit)
 {
     const struct gp_recording *recording = judge->report->recording;
-    struct gp_gate_finding *finding = gp_gate_add(judge->out, kind, judge->report->file);
+    struct gp_gate_finding *finding = gp_finding_add(judge->out, kind, judge->report->file);
     if (!finding)
         return NULL;
     finding->rank = recording->has_rank ? recording->rank : -1;
@@ -507,7 +507,7 @@ void gp_budgets_unmatched(struct gp_findings *out, const struct gp_budgets *budg
         bool named = budget->kind == GP_BUDGET_RANK || budget->kind == GP_BUDGET_LINE ||
                      budget->kind == GP_BUDGET_OPERATION || budget->kind == GP_BUDGET_PHASE;
         struct gp_gate_finding *finding =
-            named && !budget->matched ? gp_gate_add(out, gp_budget_kind_name(budget->kind), NULL) : NULL;
+            named && !budget->matched ? gp_finding_add(out, gp_budget_kind_name(budget->kind), NULL) : NULL;
         if (!finding)
             continue;
         finding->what = gp_gate_text(out, "%s %s", gp_budget_kind_name(budget->kind), budget->name);
