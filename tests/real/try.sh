@@ -3,7 +3,7 @@
 # What `gpuprof dryrun --try` says of a change is what the change does: each is made by hand in the program, and PyTorch's own
 # peak with it is compared with that of --try.
 #
-#   tests/real/try.sh [BUILD] [CHANGE...]
+#   tests/real/try.sh [BUILD] [CHANGE...]      JOBS="gpt2 lora bert unet vit moe resnet": of these jobs too, checkpointing
 #
 # The packages come from the index (the row "frameworks" of index.table), or are in the environment $GPUPROF_TORCH_ROOT; without
 # them the test is skipped (exit status 77).
@@ -44,6 +44,17 @@ same = said[row["change"]] == hand[0] and 0 <= beside <= 16 << 20
 sys.exit(row["status"] != "ok" or not same)
 END
     then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $how"; tail -n 3 "$work/hand.err"; fi
+done
+for job in ${JOBS:-}; do
+    timeout -k 10 1500 "$build/bin/gpuprof" dryrun --gpu=a100-40g --json --try=checkpoint -- "$root/bin/python3" tests/real/try/jobs.py \
+        "$job" >"$work/tried.json" 2>"$work/tried.err" </dev/null
+    timeout -k 10 300 "$build/bin/gpuprof" run --sim=gpu=a100-40g,contents=none -- "$root/bin/python3" tests/real/try/jobs.py "$job" \
+        checkpoint >"$work/hand" 2>"$work/hand.err" </dev/null
+    # Of one class, each of whose modules is checkpointed.
+    hand=$(sed -n 's/^peak //p' "$work/hand")
+    tried=$(awk '/: trying / {text = $0} /^peak / && text ~ /each of/ {print $2; exit}' "$work/tried.err")
+    echo "$job: PyTorch's peak with checkpointing by hand ${hand:-none}, with --try ${tried:-none}"
+    if [ -n "$hand" ] && [ "$hand" = "$tried" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
