@@ -87,11 +87,11 @@ def _is_container(cls):
 
 
 def _repeats(torch):
-    """The classes that repeat in a container, outermost first: {class: number of modules}.  Not leaves."""
+    """The classes that repeat in a container, outermost ones: {class: number of modules, wherever they are}.  Not leaves."""
     # By its type alone: isinstance() would ask proxies, and what they stand for may be gone.
     modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
     inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
-    counts, seen = {}, set()
+    found, seen = set(), set()
 
     def walk(module, depth=0):
         if id(module) in seen or depth > 200:
@@ -102,9 +102,8 @@ def _repeats(torch):
         for child in children if _is_container(type(module)) else ():
             if child._modules and not _is_container(type(child)):
                 groups.setdefault(type(child), []).append(child)
-        repeated = {cls for cls, found in groups.items() if len(found) > 1}
-        for cls in repeated:
-            counts[cls] = counts.get(cls, 0) + len(groups[cls])
+        repeated = {cls for cls, alike in groups.items() if len(alike) > 1}
+        found.update(repeated)
         for child in children:
             if type(child) not in repeated:
                 walk(child, depth + 1)
@@ -112,7 +111,8 @@ def _repeats(torch):
     for module in modules:
         if id(module) not in inner and any(True for _ in module.parameters()):
             walk(module)
-    return counts
+    types = [type(module) for module in modules]
+    return {cls: types.count(cls) for cls in found}  # the change is made to the class
 
 
 def _look_at_classes(torch):
@@ -120,7 +120,7 @@ def _look_at_classes(torch):
     if not counts:
         _say("cannot", "checkpoint", "", "no class of modules with parts of its own repeats in a container")
         return
-    order = sorted(counts, key=lambda cls: -counts[cls])[:CLASSES]
+    order = sorted(counts, key=lambda cls: (-counts[cls], _key(cls)))[:CLASSES]
     for cls in order:
         _say("can", "checkpoint", f"checkpoint={_key(cls)}", f"checkpoint {cls.__name__} (each of {counts[cls]})")
     if len(order) > 1:

@@ -89,6 +89,7 @@ def unet():
     from diffusers import UNet2DConditionModel
 
     model = UNet2DConditionModel(sample_size=32, cross_attention_dim=768, block_out_channels=(160, 320, 640, 640)).cuda()
+    checkpointed(part for part in model.modules() if type(part).__name__ == "ResnetBlock2D")
     batches = [(torch.randn(4, 4, 32, 32, device="cuda"), torch.randn(4, 77, 768, device="cuda")) for _ in range(3)]
     train(model, batches, lambda m, b: m(b[0], 10, b[1]).sample.square().mean(), adamw(model.parameters()))
 
