@@ -21,6 +21,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
 _SECONDS_IDLE = 25  # until a rank says where it stands
@@ -292,6 +293,12 @@ def _store_class(c):
                         self._store.add("gpuprof/waiting", 1)
                         counted = True
                     alone = (alone or now) if self._all_wait(counted) else None
+                    ended = self._store.add("gpuprof/ended", 0) if alone and now - alone > _SECONDS_ALONE else 0
+                    if ended:
+                        raise _refused(
+                            f"rank {_own} of {_world} waits for the key '{missing[0]}', and {ended} of the ranks that run "
+                            f"({_name(PRESENT)}) ended before: look at what ended the first of them."
+                        )
                     if alone and now - alone > _SECONDS_ALONE:
                         raise _refused(
                             f"rank {_own} of {_world} waits for the key '{missing[0]}', which only an "
@@ -447,6 +454,56 @@ def _meet(key, ranks):
     if _objects.add(key, 1) == there:
         _objects.set(key + "/all", b"1")
     _objects.wait([key + "/all"])
+
+
+# ---- what an absent rank broadcasts -----------------------------------------------------------------------------------
+
+_READS = "item", "tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__"
+_HEARD_BYTES = 1 << 16  # a flag or a few numbers, by which programs decide; weights are larger
+_looks = []  # once
+_heard = {}  # address of the storage: (absent rank, weak reference to the tensor)
+
+
+def _look_at_reads(torch):
+    def looking(read):
+        @functools.wraps(read)
+        def call(self, *args, **kwargs):
+            if self.is_cuda and self.numel():
+                rank, tensor = _heard.get(self.untyped_storage().data_ptr(), (None, lambda: None))
+                if tensor() is not None:
+                    _assume(
+                        f"rank {_own} read back what absent rank {rank} broadcasts, and found what it had there itself: "
+                        f"if CMD decides by it, add {rank} to --ranks"
+                    )
+            return read(self, *args, **kwargs)
+
+        return call
+
+    for name in _READS:
+        setattr(torch.Tensor, name, looking(getattr(torch.Tensor, name)))
+
+
+def _broadcast(c10d):
+    own = c10d.broadcast
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def call(*args, **kwargs):
+        a, result = signature.bind(*args, **kwargs).arguments, own(*args, **kwargs)
+        tensor, group = a["tensor"], a.get("group")
+        if tensor.is_cuda and tensor.nbytes <= _HEARD_BYTES and group is not c10d.GroupMember.NON_GROUP_MEMBER:
+            import torch
+
+            ranks, _ = _members(c10d, group)
+            source, at = _src(ranks, a), tensor.untyped_storage().data_ptr()
+            _heard.pop(at, None)
+            if source is not None and source not in PRESENT:
+                if not _looks:
+                    _looks.append(_look_at_reads(torch))
+                _heard[at] = source, weakref.ref(tensor)
+        return result
+
+    c10d.broadcast = call
 
 
 def _instead(c10d, name, function):
@@ -654,6 +711,7 @@ def distributed(c10d):
     _gloo(c10d, c)
     _new_groups(c10d)
     _barrier(c10d)
+    _broadcast(c10d)
     for name, function in {
         "all_gather_object": _all_gather_object,
         "gather_object": _gather_object,

@@ -61,5 +61,13 @@ END
         rm -f "$work"/*
     done
 done
+# A rank that decides by what an absent one broadcasts is not the one of the job: the answer says which to add.
+if timeout -k 10 300 "$build/bin/gpuprof" dryrun --gpu=h100-80g --world=2 --ranks=1 -- "$root/bin/python3" tests/real/ranks/flag.py \
+    2>&1 </dev/null | tr -s '\n ' '  ' | grep -q 'rank 1 read back what absent rank 0 broadcasts.*add 0 to --ranks'; then
+    passed=$((passed + 1))
+else
+    failed=$((failed + 1))
+    echo "FAILED  a flag of an absent rank that is read back is said"
+fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
