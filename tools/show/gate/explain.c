@@ -221,6 +221,9 @@ static void explain_helps(struct explain *explain, int64_t reserved)
     if (explain_is_large(explain, GP_USE_OPTIMIZER))
         explain_say(explain->helps, "smaller or sharded optimizer state: of %s",
                     gp_size_text(size, explain->uses[GP_USE_OPTIMIZER]));
+    if (explain_is_large(explain, GP_USE_ACTIVATIONS) || explain_is_large(explain, GP_USE_OPTIMIZER))
+        explain_say(explain->helps,
+                    "without a GPU, 'gpuprof dryrun --try -- CMD' makes such changes and says what each saves");
     if (explain_is_large(explain, GP_USE_KV_CACHE))
         explain_say(explain->helps, "a smaller KV cache: of %s", gp_size_text(size, explain->uses[GP_USE_KV_CACHE]));
 }

@@ -393,6 +393,8 @@ static void text_help(const struct gp_text_page *page, const struct gp_need *nee
         gp_text_cut(page, found[i]->place.text, gp_text_room(page, 68));
         fputc('\n', page->out);
     }
+    fputs("  gpuprof dryrun --try -- CMD makes such changes, each in a run of its own, and says what it saves\n",
+          page->out);
 }
 
 /* ---- how sure ---------------------------------------------------------------------------------------------------- */
