@@ -11,18 +11,25 @@
 
 /* A launch takes a CUkernel where a CUfunction is meant; it means the function in the current
  * context. */
-struct sim_function *sim_function_find(CUfunction handle)
+CUresult sim_function_get(CUfunction handle, struct sim_function **out)
 {
     for (uint32_t uid = 1; handle && uid <= sim_context_newest(); uid++) {
         struct sim_context *context = sim_context_by_uid(uid);
         for (struct sim_module *module = context ? context->modules : NULL; module; module = module->next)
             for (struct sim_function *at = module->functions; at; at = at->next)
-                if ((CUfunction)at == handle)
-                    return at;
+                if ((CUfunction)at == handle) {
+                    *out = at;
+                    return CUDA_SUCCESS;
+                }
     }
     struct sim_kernel *kernel = sim_kernel_find((CUkernel)handle);
+    return kernel ? sim_kernel_function(kernel, out) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+struct sim_function *sim_function_find(CUfunction handle)
+{
     struct sim_function *function;
-    return kernel && sim_kernel_function(kernel, &function) == CUDA_SUCCESS ? function : NULL;
+    return sim_function_get(handle, &function) == CUDA_SUCCESS ? function : NULL;
 }
 
 struct sim_library *sim_libraries;

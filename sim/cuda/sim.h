@@ -351,6 +351,8 @@ struct sim_module {
 };
 struct sim_function *
 sim_function_find(CUfunction handle); /* also for a CUkernel: its function in the current context */
+/* The same, with the reason: CUDA_ERROR_INVALID_HANDLE, or what loading its code answered. */
+CUresult sim_function_get(CUfunction handle, struct sim_function **out);
 
 int sim_library_declare(CUlibrary library, const char *name, size_t size, int managed); /* no lock */
 

@@ -37,14 +37,16 @@ static CUresult sim_launch_captured(struct sim_stream *s, const CUlaunchConfig *
 
 CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra)
 {
-    struct sim_function *f = sim_function_find(h);
+    struct sim_function *f = NULL;
     struct sim_kernel_pointers pointers;
     struct sim_stream *s;
     CUresult r = sim_stream_resolve(c->hStream, &s);
 
+    if (!r)
+        r = sim_function_get(h, &f); /* there may be no memory for its code */
     if (r)
         return r;
-    if (!f || f->module->context_uid != s->context->uid)
+    if (f->module->context_uid != s->context->uid)
         return CUDA_ERROR_INVALID_HANDLE;
     sim_self.call->symbol = f->name;
     if (!sim_shape_valid(c) || (c->numAttrs && !c->attrs))
