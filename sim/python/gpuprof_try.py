@@ -82,6 +82,16 @@ def _key(cls):
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
 
 
+def _is_sharded(cls):
+    """By FSDP2, which gives a module another class, with the one that it was made as behind it."""
+    return any(base.__name__ == "FSDPModule" for base in cls.__mro__)
+
+
+def _made_as(module, torch):
+    cls = type(module)
+    return next(base for base in cls.__mro__[_is_sharded(cls) :] if issubclass(base, torch.nn.Module))
+
+
 def _is_container(cls):
     return cls.__module__.startswith("torch.nn.modules.") and cls.__name__ in _CONTAINERS
 
@@ -101,17 +111,17 @@ def _repeats(torch):
         groups = {}
         for child in children if _is_container(type(module)) else ():
             if child._modules and not _is_container(type(child)):
-                groups.setdefault(type(child), []).append(child)
+                groups.setdefault(_made_as(child, torch), []).append(child)
         repeated = {cls for cls, alike in groups.items() if len(alike) > 1}
         found.update(repeated)
         for child in children:
-            if type(child) not in repeated:
+            if _made_as(child, torch) not in repeated:
                 walk(child, depth + 1)
 
     for module in modules:
         if id(module) not in inner and any(True for _ in module.parameters()):
             walk(module)
-    types = [type(module) for module in modules]
+    types = [_made_as(module, torch) for module in modules]
     return {cls: types.count(cls) for cls in found}  # the change is made to the class
 
 
@@ -140,7 +150,8 @@ _inside = _Inside()
 _CACHES = ("past_key_value", "past_key_values", "layer_past")
 
 
-def _checkpointed(call):
+def _checkpointed(call, inside=False):
+    """inside: of forward() of a module that FSDP2 has sharded, whose hooks are part of __call__ and stay outside."""
     numbers = itertools.count()  # in the order of the first calls: copies of a module have none of their own
 
     def again(self, args, kwargs):
@@ -155,6 +166,11 @@ def _checkpointed(call):
         import torch
         from torch.utils.checkpoint import checkpoint
 
+        if not inside and _is_sharded(type(self)):
+            own = _made_as(self, torch)
+            if not own.__dict__.get("_gpuprof_forward"):
+                own.forward, own._gpuprof_forward = _checkpointed(own.forward, True), True
+            return call(self, *args, **kwargs)
         number = self.__dict__.setdefault("_gpuprof_number", next(numbers))
         chosen = number % 2 == 0 or "half" not in _HOW["checkpoint"].split("+")
         chosen = chosen and not getattr(self, "gradient_checkpointing", False)  # transformers does it
