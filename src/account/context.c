@@ -88,10 +88,12 @@ static void context_unused(uint32_t ctx, int device)
 static void context_ended(uint32_t ctx, int device, bool announced)
 {
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
-    bool known = gp_context_forget(ctx, device);
-    if (!account || (!known && !announced))
+    bool is_counted = gp_context_forget(ctx, device);
+    if (!account || (!is_counted && !announced))
         return;
-    __atomic_fetch_sub(&account->x_context_count, 1, __ATOMIC_RELAXED);
+    /* The end of a context from before us is an event too, but was never counted. */
+    if (is_counted)
+        __atomic_fetch_sub(&account->x_context_count, 1, __ATOMIC_RELAXED);
     struct gp_wire_event event = {.type = GP_EVENT_CONTEXT_DESTROYED, .device = (uint8_t)device};
     event.address = ctx;
     gp_event_write(&event);

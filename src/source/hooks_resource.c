@@ -588,8 +588,10 @@ void gp_hooks_resource_note(void)
 
 void gp_hooks_resource_apart(void)
 {
-    const uint32_t first = 1u << 30; /* CUPTI numbers modules from 1 on */
+    /* CUPTI numbers modules and contexts from 1 on, and may number one in a call that has begun. */
+    const uint32_t first = 1u << 30;
     gp_hooks_number_after(&gp_hooks_modules, first);
+    gp_hooks_number_after(&gp_hooks_contexts, first);
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++)
         __atomic_fetch_or(&gp_primaries[i].x_refs, GP_REFS_UNKNOWN, __ATOMIC_RELAXED);
 }

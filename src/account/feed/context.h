@@ -20,8 +20,7 @@ uint32_t gp_feed_context_destroy_begin(uint32_t ctx, int device);
 void gp_feed_context_destroy_end(uint32_t token, bool ok, bool announced);
 /* A green context has no memory of its own: what carries its number is the primary context's, and stays. */
 void gp_feed_green_destroyed(uint32_t ctx, int device);
-/* The device of a context that was created before we were loaded, or that was replaced in the
- * table: not counted as created. */
+/* The device of a context that was created before we were loaded: not counted as created. */
 void gp_feed_context_learned(uint32_t ctx, int device);
 int gp_feed_context_device(uint32_t ctx);
 void gp_feed_primary_context(int device, uint32_t ctx);

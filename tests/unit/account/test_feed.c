@@ -688,18 +688,29 @@ static int64_t live_contexts(int device)
     return is.kinds[GP_KIND_CONTEXT].live;
 }
 
-/* Two numbers share a place in the table of contexts: the first is not known any more when it ends. */
-Test(feed, a_context_that_the_driver_reports_counts_though_its_number_was_replaced)
+/* Their numbers share a place in the table of contexts. */
+Test(feed, each_of_many_contexts_is_counted_and_ends)
 {
-    gp_feed_context_created(5, 1);
-    gp_feed_context_created(5 + 1024, 1);
-    cr_assert_eq(gp_feed_context_device(5), GP_DEVICE_UNKNOWN);
-    gp_feed_context_destroyed(5, 1, false);
-    cr_expect_eq(live_contexts(1), 2, "perhaps counted before");
+    const uint32_t live = 12;
+    for (uint32_t i = 0; i < live; i++)
+        gp_feed_context_created(5 + 1024 * i, 1);
+    cr_expect_eq(live_contexts(1), live);
+    for (uint32_t i = 0; i < live; i++)
+        cr_expect_eq(gp_feed_context_device(5 + 1024 * i), 1);
+    for (uint32_t i = 0; i < live; i++) {
+        gp_feed_context_learned(5 + 1024 * (live + i), 1); /* takes no counted one's place */
+        gp_feed_context_destroyed(5 + 1024 * i, 1, i % 2);
+        gp_feed_context_destroyed(5 + 1024 * i, 1, i % 2); /* told twice */
+        cr_expect_eq(live_contexts(1), live - 1 - i);
+    }
+}
+
+Test(feed, the_end_of_a_context_from_before_us_leaves_the_count)
+{
+    gp_feed_context_created(6, 1);
+    gp_feed_context_learned(5, 1);
     gp_feed_context_destroyed(5, 1, true);
     cr_expect_eq(live_contexts(1), 1);
-    gp_feed_context_destroyed(5 + 1024, 1, false);
-    cr_expect_eq(live_contexts(1), 0);
 }
 
 Test(feed, each_device_has_its_primary_context)
