@@ -1,3 +1,4 @@
+# sim: contents=keep
 # SPDX-License-Identifier: MIT
 # A child that is forked before CUDA starts has numbers of its own; one forked afterwards changes
 # nothing here; a spawned one gets a tensor of this process.
