@@ -25,8 +25,9 @@ cp -a "$build/tests/gpu" "$out/build/tests/"
 for program in $(python3 tests/gpu/first.py --programs); do cp "$build/tests/programs/$program" "$out/build/tests/programs/"; done
 cp -a tests/real/published "$out/tests/real/"
 cp -a tests/gpu tests/programs tests/bench "$out/tests/"
-mkdir "$out/tests/lib"
+mkdir -p "$out/tests/lib/preload"
 cp tests/lib/catalog.c "$out/tests/lib/"
+cp tests/lib/preload/variables.c "$out/tests/lib/preload/" # tests/programs/variables_own.c includes it
 cp -a python "$out/"
 cp -a tests/real/dryrun tests/real/frameworks tests/real/table "$out/tests/real/"
 cp -a tests/framework "$out/tests/"

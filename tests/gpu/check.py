@@ -26,7 +26,8 @@ TIMEOUT_S = 60  # programs need a few seconds; the first CUDA call on a machine 
 # checks of its own: they never end, call gpuprof, or need what only a test sets up.
 ALSO = {"fork_child", "poll_capture", "poll_reset", "poll_waits", "sandbox", "site_fork", "site_guardless", "stack_switch",
         "stacks"}
-NOT = {"static_tls"}  # needs flags of its own (first.py runs the one of the build)
+# They need flags of their own (first.py runs the one of the build), or a library of the tests.
+NOT = {"static_tls", "variables_linked"}
 # Programs with more than one process that is held at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Programs whose threads allocate at the same time, so their peaks differ from run to run; and so does how much they do.

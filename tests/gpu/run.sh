@@ -61,6 +61,7 @@ compile() {
     case $name in
     *_srt) libs=(-lcudart_static -lpthread -lm -ldl -lrt) ;;
     *_rt) libs=(-lcudart "${libs[@]}") ;;
+    variables_own) libs+=(-rdynamic) ;;
     esac
     if [ -n "$cc" ]; then
         "$cc" -std=gnu11 -D_GNU_SOURCE -O1 -g -I"$2" -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
