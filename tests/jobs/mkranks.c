@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * mkranks.c: writes recordings of the ranks of a made-up training: mkranks FOLDER WORLD EVENTS [even [LATER]].  Each has
- * about EVENTS events, and begins LATER seconds later.  Unless the job is even, rank 3 grows at a line, rank 5 gathers 2 GiB that the others do not have, and
- * rank 7 has a smaller GPU.  Eight ranks share a host.
+ * mkranks.c: writes recordings of the ranks of a made-up training: mkranks FOLDER WORLD EVENTS [JOB [LATER]].  Each has
+ * about EVENTS events, and begins LATER seconds later.  Eight ranks share a host.  JOB:
+ *   uneven    (default) rank 3 grows at a line, rank 5 gathers 2 GiB that the others do not have, rank 7 has a smaller GPU
+ *   even      all ranks are alike
+ *   leaks     each rank grows at a line, but rank 3 at another one, and rank 5 does not
+ *   unmarked  as leaks, and no marks say where a step begins
  */
 #include <lib/recmake.h>
 #include <lib/recsave.h>
@@ -16,10 +19,14 @@
 #define LAYERS 24u
 #define US     1000ull
 
+enum job { JOB_UNEVEN, JOB_EVEN, JOB_LEAKS, JOB_UNMARKED, JOBS };
+static const char *const job_names[] = {"uneven", "even", "leaks", "unmarked"};
+
 struct mkranks {
+    enum job job;
     struct recmake *make;
     uint64_t now_ns, next; /* address */
-    uint32_t weights[LAYERS], activations[LAYERS], optimizer, gather, kept;
+    uint32_t weights[LAYERS], activations[LAYERS], optimizer, gather, kept, cached;
 };
 
 static uint64_t mkranks_take(struct mkranks *job, uint64_t bytes, uint32_t site)
@@ -61,20 +68,29 @@ static void mkranks_sites(struct mkranks *job)
     job->optimizer = mkranks_site(job, "adam_state", 60);
     job->gather = mkranks_site(job, "gather_metrics", 310);
     job->kept = mkranks_site(job, "keep_history", 320);
+    job->cached = mkranks_site(job, "cache_outputs", 330);
 }
 
-static void mkranks_train(struct mkranks *job, int rank, uint64_t events, int even)
+static void mkranks_keep(struct mkranks *job, int rank)
+{
+    bool leaks = job->job >= JOB_LEAKS;
+    if (leaks ? rank != 5 : rank == 3 && job->job == JOB_UNEVEN)
+        mkranks_take(job, MIB, leaks && rank == 3 ? job->cached : job->kept);
+}
+
+static void mkranks_train(struct mkranks *job, int rank, uint64_t events)
 {
     uint64_t held[LAYERS], steps = events / (4 * LAYERS + 2) + 1;
     for (uint32_t i = 0; i < LAYERS; i++) {
         mkranks_take(job, 96 * MIB + (unsigned)(rank % 4) * 16384u, job->weights[i]);
         mkranks_take(job, 192 * MIB, job->optimizer);
     }
-    if (!even && rank == 5)
+    if (job->job == JOB_UNEVEN && rank == 5)
         mkranks_take(job, 2048 * MIB, job->gather);
     for (uint64_t step = 0; step < steps; step++) {
         recmake_at(job->make, job->now_ns += 100 * US);
-        recmake_mark(job->make, "step");
+        if (job->job != JOB_UNMARKED)
+            recmake_mark(job->make, "step");
         for (uint32_t i = 0; i < LAYERS; i++) {
             uint64_t scratch = mkranks_take(job, 8 * MIB, job->activations[i]);
             held[i] = mkranks_take(job, 24 * MIB, job->activations[i]);
@@ -82,18 +98,18 @@ static void mkranks_train(struct mkranks *job, int rank, uint64_t events, int ev
         }
         for (uint32_t i = LAYERS; i-- > 0;)
             mkranks_free(job, held[i], 24 * MIB, job->activations[i]);
-        if (!even && rank == 3)
-            mkranks_take(job, MIB, job->kept);
+        mkranks_keep(job, rank);
     }
 }
 
-static int mkranks_write(const char *folder, int rank, int world, uint64_t events, int even, uint64_t later)
+static int mkranks_write(const char *folder, int rank, int world, uint64_t events, enum job kind, uint64_t later)
 {
     static char host[32], path[512];
-    struct mkranks job = {.make = recmake_new((!even && rank == 7 ? 40 : 80) * GIB), .next = 1ull << 40};
+    unsigned gib = kind == JOB_UNEVEN && rank == 7 ? 40 : 80;
+    struct mkranks job = {.job = kind, .make = recmake_new((int64_t)(gib * GIB)), .next = 1ull << 40};
     job.now_ns = 1000000 * US + (uint64_t)rank * US;
     mkranks_sites(&job);
-    mkranks_train(&job, rank, events, even);
+    mkranks_train(&job, rank, events);
     struct gp_recording *r = recmake_done(job.make);
     snprintf(host, sizeof(host), "node%d", rank / 8);
     r->host = host;
@@ -103,7 +119,7 @@ static int mkranks_write(const char *folder, int rank, int world, uint64_t event
     r->rank = rank;
     r->local_rank = rank % 8;
     r->world_size = world;
-    snprintf(r->devices[0].name, sizeof(r->devices[0].name), "Made-up GPU, %d GiB", !even && rank == 7 ? 40 : 80);
+    snprintf(r->devices[0].name, sizeof(r->devices[0].name), "Made-up GPU, %u GiB", gib);
     snprintf(r->devices[0].uuid, sizeof(r->devices[0].uuid), "GPU-00000000-0000-0000-0000-%012x", rank);
     snprintf(path, sizeof(path), "%s/run.rank%d.gpuprof", folder, rank);
     int error = recsave(r, path);
@@ -113,11 +129,14 @@ static int mkranks_write(const char *folder, int rank, int world, uint64_t event
 
 int main(int argc, char **argv)
 {
-    if (argc < 4)
-        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [even [LATER]]\n"), 2;
-    int world = atoi(argv[2]), rc = 0;
+    int kind = JOB_UNEVEN, rc = 0;
+    while (argc > 4 && kind < JOBS && strcmp(argv[4], job_names[kind]) != 0)
+        kind++;
+    if (argc < 4 || kind == JOBS)
+        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [uneven|even|leaks|unmarked [LATER]]\n"), 2;
+    int world = atoi(argv[2]);
     for (int rank = 0; rank < world && !rc; rank++)
-        rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), argc > 4,
+        rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), (enum job)kind,
                            argc > 5 ? strtoull(argv[5], NULL, 10) : 0);
     return rc;
 }
