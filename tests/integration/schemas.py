@@ -134,6 +134,14 @@ def of_recordings(work):
     yield run("dryrun", "--batch=8,16", "--budget=1GiB", "--json", "--", job, "mib={batch}", cwd=work)
     yield run("dryrun", "--budget=1MiB", "--budgets=" + budgets, "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
     yield run("report", made, failed, "--json")
+    for job in "leaks", "unmarked":
+        folder = os.path.join(work, job)
+        os.mkdir(folder)
+        subprocess.run([os.path.join(BUILD, "tests", "jobs", "mkranks"), folder, "8", "2000", job], check=True)
+        with open(os.path.join(folder, "damaged.gpuprof"), "w", encoding="utf-8") as file:
+            file.write("no recording")
+        os.unlink(os.path.join(folder, "run.rank6.gpuprof"))
+        yield run("leaks", folder, "--json")
 
 
 def of_processes():

@@ -120,6 +120,7 @@ struct gp_leaks {
     uint32_t steps;
     uint32_t count, candidates; /* suspects; after them, sites that leak if something is so that is not known */
     const char *why;            /* the reason if there are no suspects, else "" */
+    bool enough;                /* steps for an answer: without suspects and candidates, nothing grows */
     struct gp_leak suspects[];  /* the largest bytes_per_step first; then candidates, the likeliest first */
 };
 /* older_ns: blocks that are younger than this at the end do not count (0: all count).

@@ -532,6 +532,7 @@ static struct gp_leaks *leak_result(const struct gp_leak_search *search)
     }
     if (leaks) {
         leaks->steps = search->steps->count;
+        leaks->enough = true;
         leaks->count = suspects;
         leaks->candidates = count - suspects;
         leaks->why = suspects            ? ""

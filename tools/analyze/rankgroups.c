@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * rankgroups.c: which ranks of a job are alike, and which have no recording (ranks.h).  Called by ranks.c. */
+ * rankgroups.c: which ranks of a job are alike, and which have no recording (ranks.h).  Called by ranks.c
+ * and rankleaks.c. */
 #include <analyze/ranks.h>
 #include <read/common/hash.h>
 
@@ -50,7 +51,7 @@ static bool group_alike(const struct gp_job_rank *leader, const struct gp_job_ra
            group_near(leader, leader->end_bytes, rank->end_bytes) && group_same_sites(leader, rank);
 }
 
-static bool group_missing(struct gp_ranks *all)
+bool gp_ranks_missing(struct gp_ranks *all)
 {
     int32_t world = 0;
     for (uint32_t i = 0; i < all->count; i++) {
@@ -98,5 +99,5 @@ bool gp_ranks_group(struct gp_ranks *all)
             leaders[all->group_count++] = i;
     }
     free(leaders);
-    return leaders && group_missing(all);
+    return leaders && gp_ranks_missing(all);
 }

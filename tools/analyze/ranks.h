@@ -38,6 +38,8 @@ struct gp_rank_gpu { /* a GPU on which the process held memory */
     uint32_t shared; /* set by gp_ranks_find: equal numbers are one GPU, from 1; 0: no other rank held memory there */
 };
 
+struct gp_rank_growth;
+
 struct gp_job_rank {
     const char *file;
     int32_t number, local_number, world_size; /* the last two may be -1, unknown */
@@ -63,9 +65,10 @@ struct gp_job_rank {
     struct gp_series *allocated; /* the caller's */
     struct gp_rank_site *sites;  /* the caller's; sorted and joined by gp_ranks_find */
     uint32_t site_count;
-    uint32_t group;    /* set by gp_ranks_find: equal numbers are ranks that are alike; 0 has the worst */
-    bool by_headroom;  /* set by gp_ranks_find: the headroom of every rank is known */
-    uint64_t shift_ns; /* set by gp_ranks_find: what to add to its times for ns since the job's start */
+    struct gp_rank_growth *growth; /* the caller's; NULL but for `gpuprof leaks` (rankleaks.h) */
+    uint32_t group;                /* set by gp_ranks_find: equal numbers are ranks that are alike; 0 has the worst */
+    bool by_headroom;              /* set by gp_ranks_find: the headroom of every rank is known */
+    uint64_t shift_ns;             /* set by gp_ranks_find: what to add to its times for ns since the job's start */
 };
 
 struct gp_rank_row {          /* of a call site or of an owner */
@@ -128,6 +131,8 @@ struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count);
 void gp_ranks_free(struct gp_ranks *ranks);
 /* rankgroups.c.  Sets the groups of ranks that are alike, and the missing ranks.  False: out of memory. */
 bool gp_ranks_group(struct gp_ranks *ranks);
+/* rankgroups.c.  Sets the missing ranks alone.  False: out of memory. */
+bool gp_ranks_missing(struct gp_ranks *ranks);
 /* The highest bytes that the rank held in the i-th moment; -1: it was not recorded then. */
 int64_t gp_ranks_at(const struct gp_ranks *ranks, const struct gp_job_rank *rank, uint32_t moment);
 

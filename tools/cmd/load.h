@@ -32,6 +32,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     bool force;       /* replace any output file */
     bool open;        /* show the page */
     bool plain;       /* set by a command that calls gp_report_steps and gp_load_join itself, as far as it needs them */
+    bool growth;      /* set by `leaks`: of ranks, what grows is read, and nothing else of their memory */
     bool nameless;    /* set by a command that shows no call sites: none is looked up */
     const char *step; /* --step; NULL: not given */
     const char *symfs;
@@ -106,7 +107,9 @@ void gp_rank_files_free(char **files);
 /* Reads files[0] and the further files of the options; those that cannot be read are left out.  GP_EXIT_OK, or an
  * exit status after a message; gp_rank_set_free is safe after either. */
 int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options);
-/* The same without those of other jobs and runs, and compares the ranks: set->all, and set->ranks in its order. */
+/* The same without those of other jobs and runs.  GP_EXIT_FAILED if none is left. */
+int gp_rank_set_read_job(struct gp_rank_set *set, const struct gp_load_options *options);
+/* The same, and compares the ranks: set->all, and set->ranks in its order. */
 int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options);
 void gp_rank_set_free(struct gp_rank_set *set);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * rankread.c: reads the recording of one rank (rankread.h).  Called by ranks.c and rankworkers.c. */
+ * rankread.c: reads the recording of one rank (rankread.h).  Called by rankworkers.c. */
 #include <analyze/ranks.h>
 #include <cmd/load.h>
 #include <cmd/rankread.h>
@@ -147,10 +147,9 @@ static bool ranks_growth(struct gp_job_rank *rank, const struct gp_loaded *loade
     return leaks;
 }
 
-static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded, uint32_t order)
+static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded)
 {
     const struct gp_recording *r = loaded->recording;
-    ranks_identity(rank, r, order);
     rank->gpus = calloc(r->device_count + 1ul, sizeof(*rank->gpus));
     bool ok = rank->gpus != NULL;
     rank->total_bytes = -1;
@@ -168,7 +167,8 @@ int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *o
 {
     struct gp_loaded loaded = {.command = options->target.command};
     struct gp_recording *recording = NULL;
-    const struct gp_load_view view = {.part = options->part, .step = options->step, .symfs = options->symfs};
+    const struct gp_load_view view = {
+        .part = options->part, .step = options->growth ? NULL : options->step, .symfs = options->symfs};
     *read = (struct gp_rank_read){.rank.file = order ? options->more[order - 1] : options->files[0]};
     int error = gp_recording_open(&recording, read->rank.file, read->why, sizeof(read->why), NULL, NULL);
     if (error == -ENOMEM)
@@ -182,7 +182,11 @@ int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *o
     int rc = gp_load_recording(&loaded, recording, read->rank.file, &view);
     if (rc)
         return rc;
-    rc = ranks_fill(&read->rank, &loaded, order);
+    ranks_identity(&read->rank, recording, order);
+    if (!options->growth)
+        rc = ranks_fill(&read->rank, &loaded);
+    else if (!gp_rank_growth_fill(&read->rank, &loaded, options))
+        rc = gp_memory_error(options->target.command);
     gp_load_unload(&loaded, order == 0);
     return rc;
 }
@@ -192,4 +196,5 @@ void gp_rank_free(struct gp_job_rank *rank)
     free(rank->allocated);
     free(rank->sites);
     free(rank->gpus);
+    free(rank->growth);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * rankread.h: reads the recordings of a job's ranks; shared by ranks.c, rankread.c, rankworkers.c and rankfiles.c. */
+ * rankread.h: reads the recordings of a job's ranks; shared by ranks.c, rankread.c, rankgrowth.c,
+ * rankworkers.c and rankfiles.c. */
 #ifndef GP_CMD_RANKREAD_H
 #define GP_CMD_RANKREAD_H
 
@@ -17,6 +18,10 @@ struct gp_rank_read {
 int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *options, uint32_t order);
 /* rankread.c.  Frees what the rank points to. */
 void gp_rank_free(struct gp_job_rank *rank);
+
+/* rankgrowth.c.  Fills in what grows, and nothing else of its memory (gp_load_options.growth).  loaded: with the steps that
+ * gpuprof finds; this replaces them by those of --step.  False: out of memory. */
+bool gp_rank_growth_fill(struct gp_job_rank *rank, struct gp_loaded *loaded, const struct gp_load_options *options);
 
 /* rankworkers.c.  Reads all `count` files, in several processes, with a bar on a terminal.  As gp_rank_file_read; the
  * caller frees what has been read, in any case. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: loads the recordings of a job's ranks (load.h).  Called by report.c and diff.c. */
+ * ranks.c: loads the recordings of a job's ranks (load.h).  Called by report.c, leaks.c and diff.c. */
 #include <analyze/ranks.h>
 #include <cmd/load.h>
 #include <cmd/rankread.h>
@@ -40,13 +40,19 @@ int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *opti
     return rc;
 }
 
-int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options)
+int gp_rank_set_read_job(struct gp_rank_set *set, const struct gp_load_options *options)
 {
     int rc = gp_rank_set_read(set, options);
     if (!rc)
         gp_rank_set_choose(set, options->target.command);
     if (!rc && !set->count)
         return GP_EXIT_FAILED; /* each file has been named */
+    return rc;
+}
+
+int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options)
+{
+    int rc = gp_rank_set_read_job(set, options);
     if (!rc) {
         set->all = gp_ranks_find(set->ranks, set->count);
         rc = set->all ? GP_EXIT_OK : gp_memory_error(options->target.command);

@@ -3,6 +3,7 @@
  * rankworkers.c: reads the recordings of many ranks in several processes (rankread.h).  A process gives all
  * memory of a recording back, and what a damaged one does to it ends that process alone.  Called by ranks.c.
  */
+#include <analyze/rankleaks.h>
 #include <cmd/rankread.h>
 #include <common/progress.h>
 
@@ -31,7 +32,7 @@ struct rank_answer {
     int rc;
     bool begins; /* the file is being read: if nothing follows, it is the one at which the worker ended */
     struct gp_rank_read read;
-    uint64_t series_bytes, site_bytes, gpu_bytes;
+    uint64_t series_bytes, site_bytes, gpu_bytes, growth_bytes;
 };
 
 static bool worker_write(int fd, const void *bytes, size_t count)
@@ -78,9 +79,10 @@ static void worker_run(int fd, atomic_uint *next, uint32_t count, const struct g
                             : 0;
         answer.site_bytes = rank->sites ? rank->site_count * sizeof(*rank->sites) : 0;
         answer.gpu_bytes = rank->gpus ? rank->device_count * sizeof(*rank->gpus) : 0;
+        answer.growth_bytes = rank->growth ? sizeof(*rank->growth) : 0;
         ok = worker_write(fd, &answer, sizeof(answer)) && worker_write(fd, rank->allocated, answer.series_bytes) &&
              worker_write(fd, rank->sites, answer.site_bytes) && worker_write(fd, rank->gpus, answer.gpu_bytes) &&
-             !answer.rc;
+             worker_write(fd, rank->growth, answer.growth_bytes) && !answer.rc;
         gp_rank_free(&answer.read.rank);
     }
     fflush(stderr);
@@ -110,13 +112,15 @@ static int worker_take(struct rank_worker *worker, struct gp_rank_read *reads, c
         return 0;
     struct gp_rank_read *read = &reads[answer.order];
     struct gp_job_rank *rank = &answer.read.rank;
-    bool series = rank->allocated != NULL, sites = rank->sites != NULL, gpus = rank->gpus != NULL;
+    bool series = rank->allocated != NULL, sites = rank->sites != NULL, gpus = rank->gpus != NULL,
+         growth = rank->growth != NULL;
     rank->file = answer.order ? options->more[answer.order - 1] : options->files[0];
     rank->allocated = series ? worker_part(worker->fd, answer.series_bytes, sizeof(rank->allocated->points[0])) : NULL;
     rank->sites = sites ? worker_part(worker->fd, answer.site_bytes, sizeof(*rank->sites)) : NULL;
     rank->gpus = gpus ? worker_part(worker->fd, answer.gpu_bytes, sizeof(*rank->gpus)) : NULL;
+    rank->growth = growth ? worker_part(worker->fd, answer.growth_bytes, 0) : NULL;
     *read = answer.read;
-    if ((series && !rank->allocated) || (sites && !rank->sites) || (gpus && !rank->gpus))
+    if ((series && !rank->allocated) || (sites && !rank->sites) || (gpus && !rank->gpus) || (growth && !rank->growth))
         return -1;
     worker->now = UINT32_MAX;
     if (answer.rc && !*rc)

@@ -182,7 +182,7 @@ static json_t *ranks_skew(const struct gp_ranks *all)
     return skew;
 }
 
-static json_t *ranks_missing_json(const struct gp_ranks *all)
+json_t *gp_ranks_missing_json(const struct gp_ranks *all)
 {
     json_t *list = all->world_size ? json_array() : json_null();
     for (uint32_t i = 0; i < all->missing_spans; i++)
@@ -190,7 +190,7 @@ static json_t *ranks_missing_json(const struct gp_ranks *all)
     return list;
 }
 
-static json_t *ranks_left_json(const struct gp_ranks *all)
+json_t *gp_ranks_left_json(const struct gp_ranks *all)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < all->left_count; i++)
@@ -219,9 +219,9 @@ json_t *gp_ranks_json(const struct gp_ranks *all)
     if (document) {
         json_object_set_new(document, "groups", json_integer(all->group_count));
         json_object_set_new(document, "world_size", all->world_size ? json_integer(all->world_size) : json_null());
-        json_object_set_new(document, "missing_ranks", ranks_missing_json(all));
+        json_object_set_new(document, "missing_ranks", gp_ranks_missing_json(all));
         json_object_set_new(document, "unlike", gp_ranks_unlike_json(all));
-        json_object_set_new(document, "left_out", ranks_left_json(all));
+        json_object_set_new(document, "left_out", gp_ranks_left_json(all));
     }
     return document;
 }
@@ -329,8 +329,7 @@ static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *
         fprintf(page->out, "  %u more ranks: use --json to list them\n", left);
 }
 
-/* The ranks of the job that no recording is of. */
-static void ranks_missing(const struct gp_text_page *page, const struct gp_ranks *all)
+void gp_ranks_text_missing(const struct gp_text_page *page, const struct gp_ranks *all)
 {
     uint32_t shown = page->whole || all->missing_spans <= GP_RANKS_ROWS ? all->missing_spans : GP_RANKS_ROWS;
     if (!shown)
@@ -437,7 +436,7 @@ void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
         fprintf(page->out, "%snote: %u of %u files are left out, and in no number here%s\n",
                 ranks_on(page, GP_RANKS_RED), all->left_count, all->left_count + all->count,
                 ranks_on(page, GP_RANKS_OFF));
-    ranks_missing(page, all);
+    gp_ranks_text_missing(page, all);
     ranks_table(page, all);
     gp_ranks_unlike(page, all);
     ranks_shares(page, all);
