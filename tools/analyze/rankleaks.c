@@ -90,10 +90,13 @@ static const struct gp_rank_grown *leaks_row(const struct gp_rank_growth *growth
 static bool leaks_alike(const struct gp_job_rank *leader, const struct gp_job_rank *rank)
 {
     const struct gp_rank_growth *a = leader->growth, *b = rank->growth;
-    if (a->answer != b->answer || strcmp(a->step_word, b->step_word) != 0 ||
-        strcmp(a->step_found, b->step_found) != 0 || strcmp(a->why, b->why) != 0)
+    if (a->answer != b->answer || strcmp(a->why, b->why) != 0)
         return false;
-    if (a->answer > GP_RANK_CANDIDATES)
+    if (a->answer == GP_RANK_CANNOT_KNOW)
+        return true;
+    if (strcmp(a->step_word, b->step_word) != 0 || strcmp(a->step_found, b->step_found) != 0)
+        return false;
+    if (a->answer == GP_RANK_NOTHING_GROWS)
         return true;
     if (strcmp(leader->device_name, rank->device_name) != 0 || leader->total_bytes != rank->total_bytes ||
         (a->suspects ? a->suspects != b->suspects : a->candidates != b->candidates))

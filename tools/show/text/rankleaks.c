@@ -229,7 +229,7 @@ static void text_steps(const struct gp_text_page *page, const struct gp_rank_lea
     char steps[GP_RANK_LEAKS_RANGE], each[GP_SIZE_TEXT], word[GP_SIZE_TEXT];
     char text[GP_RANK_LEAKS_RANGE + GP_RANK_RHYTHM + 64];
     const struct gp_rank_growth *growth = group->first->growth;
-    if (growth->no_step || (growth->timed && growth->answer == GP_RANK_CANNOT_KNOW)) /* the answer says so */
+    if (growth->answer == GP_RANK_CANNOT_KNOW) /* it says why */
         return;
     snprintf(text, sizeof(text), "%s %s of %s: %s", range_numbers(steps, group->steps, 1),
              step_words(word, growth, group->steps.high == 1), gp_seconds_text(each, (double)growth->step_ns / 1e9),
