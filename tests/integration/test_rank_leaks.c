@@ -152,9 +152,11 @@ Test(rank_leaks, candidates_are_no_leaks_and_not_none)
     json_decref(top);
     command(1, "leaks", folder, "--error-exitcode=3", NULL);
     SAYS("13 have candidates alone: it is not known whether they leak");
-    SAYS("\nranks 0-2,4,6-8,10,12-15: candidate, which leaks if the repeats are steps of the program\n     1.000 MiB "
+    SAYS("\nranks 0-2,4,6-8,10,12-15: candidate, of which it is not known whether it leaks\n     1.000 MiB "
          "per "
          "repeat at keep_history (model.py:320)");
+    SAYS("If these are steps, it keeps 1.000 MiB of each, and the device is full in ");
+    SAYS_NOT("; device full");
 }
 
 /* Too few steps, steps of no such name, lost events, and recordings that end where their writer was killed. */

@@ -176,9 +176,10 @@ static json_t *explain_may_grow(struct explain *explain)
     json_t *list = json_array();
     for (uint32_t i = 0; i < leaks->candidates && i < 2; i++) {
         const struct gp_leak *leak = &leaks->suspects[leaks->count + i];
-        json_array_append_new(list, json_pack("{s:o,s:f,s:f,s:s}", "name", explain_name(explain->report, leak->site),
-                                              "if_steps_bytes_per_step", leak->bytes_per_step, "confidence",
-                                              leak->confidence, "because", gp_report_because(leak, because)));
+        json_array_append_new(
+            list, json_pack("{s:o,s:f,s:f,s:s}", "name", explain_name(explain->report, leak->site),
+                            "if_steps_bytes_per_step", leak->bytes_per_step, "confidence", leak->confidence, "because",
+                            gp_report_because(leak, gp_steps_word(explain->report->steps), NULL, because)));
     }
     return list;
 }

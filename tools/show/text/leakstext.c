@@ -119,13 +119,13 @@ static void page_leak(const struct gp_text_page *page, const struct gp_report *r
     if (!timed || leak->doubt)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);
     used += snprintf(text + used, sizeof(text) - (size_t)used, "%s", gp_report_evidence(leak, evidence));
-    if (leak->seconds_to_oom >= 0)
-        snprintf(text + used, sizeof(text) - (size_t)used, "; %sdevice full in %s", leak->doubt ? "if so, " : "",
+    if (leak->seconds_to_oom >= 0 && !leak->doubt)
+        snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
                  gp_seconds_text(oom, leak->seconds_to_oom));
     gp_text_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
     if (leak->doubt) {
         fputs("\n     ", page->out);
-        gp_text_phrases(page, gp_report_because(leak, because), 5);
+        gp_text_phrases(page, gp_report_because(leak, gp_steps_word(report->steps), NULL, because), 5);
     }
     fputc('\n', page->out);
     if (frames)
@@ -159,7 +159,7 @@ void gp_text_growth(const struct gp_text_page *page, const struct gp_report *rep
     if (names.callers)
         page_leaks(page, report, &names, 0, leaks->count < most ? leaks->count : most, frames);
     if (names.callers && candidates) {
-        fprintf(page->out, "%scandidates, which leak if the repeats are steps of the program:\n", frames ? "\n" : "");
+        fprintf(page->out, "%scandidates, of which it is not known whether they leak:\n", frames ? "\n" : "");
         page_leaks(page, report, &names, leaks->count, candidates, frames);
     }
     page_names_free(&names);

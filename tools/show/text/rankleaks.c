@@ -190,6 +190,15 @@ static void text_heading(const struct gp_text_page *page, const struct gp_rank_l
     fputs(": ", page->out);
 }
 
+/* full: NULL where it is not known of all the group's ranks. */
+static const char *text_because(const struct gp_rank_leak_group *group, const struct gp_rank_leak_row *row,
+                                const char *full, char text[GP_BECAUSE_TEXT])
+{
+    struct gp_leak leak = row->first->leak;
+    leak.seconds_to_oom = -1;
+    return gp_report_because(&leak, group->first->growth->step_word, full, text);
+}
+
 static void text_row(const struct gp_text_page *page, const struct gp_rank_leak_group *group,
                      const struct gp_rank_leak_row *row)
 {
@@ -212,14 +221,16 @@ static void text_row(const struct gp_text_page *page, const struct gp_rank_leak_
     if (!timed || leak->doubt)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "; confidence %s %%",
                          range_numbers(sure, row->sure, 100));
-    if (row->seconds_to_oom.low >= 0)
-        snprintf(text + used, sizeof(text) - (size_t)used, "; %sdevice full in %s", leak->doubt ? "if so, " : "",
-                 range_seconds(full, row->seconds_to_oom));
+    const bool ends = row->seconds_to_oom.low >= 0;
+    if (ends)
+        range_seconds(full, row->seconds_to_oom);
+    if (ends && !leak->doubt)
+        snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s", full);
     fputs("     ", page->out);
     gp_text_phrases(page, text, 5);
     if (leak->doubt) {
         fputs("\n     ", page->out);
-        gp_text_phrases(page, gp_report_because(leak, because), 5);
+        gp_text_phrases(page, text_because(group, row, ends ? full : NULL, because), 5);
     }
     fputc('\n', page->out);
 }
@@ -251,8 +262,8 @@ static void text_group(const struct gp_text_page *page, const struct gp_rank_lea
     else if (growth->answer == GP_RANK_NOTHING_GROWS)
         fprintf(page->out, "no suspects: %s\n", growth->why);
     else if (growth->answer == GP_RANK_CANDIDATES)
-        fprintf(page->out, "candidate%s, which leak%s if the repeats are steps of the program\n     ",
-                gp_text_plural(named), named == 1 ? "s" : "");
+        fprintf(page->out, "candidate%s, of which it is not known whether %s\n     ", gp_text_plural(named),
+                named == 1 ? "it leaks" : "they leak");
     for (uint32_t i = 0; i < group->row_count && i < GP_RANK_LEAKS_ROWS; i++) {
         if (i)
             fputs("     ", page->out);
@@ -374,7 +385,7 @@ static json_t *json_grown(const struct gp_rank_growth *growth, bool suspects)
             json_known_seconds(leak->seconds_to_oom), "oldest_seconds", (double)leak->oldest_ns / 1e9, "grows_seconds",
             (double)leak->grows_ns / 1e9, "allocated_bytes", (json_int_t)leak->taken_bytes, "freed_bytes",
             (json_int_t)leak->freed_bytes, "evidence", gp_report_evidence(leak, evidence), "because",
-            leak->doubt ? json_string(gp_report_because(leak, because)) : json_null());
+            leak->doubt ? json_string(gp_report_because(leak, growth->step_word, NULL, because)) : json_null());
         json_array_append_new(list, object);
     }
     return list;

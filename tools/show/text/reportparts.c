@@ -88,24 +88,30 @@ const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE
     return text;
 }
 
-const char *gp_report_because(const struct gp_leak *leak, char text[GP_BECAUSE_TEXT])
+const char *gp_report_because(const struct gp_leak *leak, const char *word, const char *full,
+                              char text[GP_BECAUSE_TEXT])
 {
-    char keeps[GP_SIZE_TEXT], rate[GP_SIZE_TEXT], repeat[96], steps[96];
-    gp_size_text(keeps, (int64_t)leak->bytes_per_step);
-    gp_size_text(rate, (int64_t)leak->bytes_per_second);
+    char each[GP_SIZE_TEXT], rate[GP_SIZE_TEXT + 4], time[GP_SIZE_TEXT], repeat[96], end[96] = "", steps[160];
+    const bool timed = strcmp(word, "stretch") == 0; /* a stretch of time keeps nothing by itself */
+    snprintf(rate, sizeof(rate), "%s/s", gp_size_text(each, (int64_t)leak->bytes_per_second));
+    gp_size_text(each, (int64_t)leak->bytes_per_step);
+    if (!full && leak->seconds_to_oom >= 0)
+        full = gp_seconds_text(time, leak->seconds_to_oom);
+    if (full)
+        snprintf(end, sizeof(end), ", and the device is full in %.64s", full);
     snprintf(repeat, sizeof(repeat), "each of %u repeats keeps %.3g and frees %.3g blocks", leak->repeats,
              leak->repeat_kept, leak->repeat_freed);
-    snprintf(steps, sizeof(steps), "If these are steps, it keeps %s of each", keeps);
+    snprintf(steps, sizeof(steps), "If these are steps, it keeps %s of each%s", each, end);
     switch ((enum gp_leak_doubt)leak->doubt) {
     case GP_LEAK_INSIDE:
         snprintf(text, GP_BECAUSE_TEXT,
                  "%s, inside one call of a net. %s; if they are layers of one pass, it does not leak", repeat, steps);
         break;
-    case GP_LEAK_GENERATION:
+    case GP_LEAK_GENERATION: /* that a generation goes on until the device is full is not meant */
         snprintf(text, GP_BECAUSE_TEXT,
                  "it grew in one call of generate() alone. If it stays after that, it keeps %s of each token; if it is "
                  "the cache of that call, it does not leak",
-                 keeps);
+                 each);
         break;
     case GP_LEAK_LOADING:
         snprintf(text, GP_BECAUSE_TEXT,
@@ -120,24 +126,24 @@ const char *gp_report_because(const struct gp_leak *leak, char text[GP_BECAUSE_T
     case GP_LEAK_NO_STEPS:
         snprintf(text, GP_BECAUSE_TEXT,
                  "no steps are known, and it holds more after each of %u parts of the recording. If the program goes "
-                 "on so, it keeps %s/s; if it is loading or in one pass, it does not leak",
-                 leak->repeats, rate);
+                 "on so, it keeps %s%s; if it is loading or in one pass, it does not leak",
+                 leak->repeats, rate, end);
         break;
     case GP_LEAK_SHORT:
         snprintf(
             text, GP_BECAUSE_TEXT,
-            "it began to grow in the last of %u steps. If it goes on so, it keeps %s of each; if it fills once, it "
-            "does not leak",
-            leak->repeats, keeps);
+            "it began to grow in the last of %u %s%s. If it goes on so, it keeps %s%s%s; if it fills once, it does "
+            "not leak",
+            leak->repeats, word, timed ? "es" : "s", timed ? rate : each, timed ? "" : " of each", end);
         break;
     case GP_LEAK_UNEVEN:
         snprintf(text, GP_BECAUSE_TEXT,
-                 "it also falls, but to a higher level each time. If that goes on, it keeps %s of each step; if it has "
-                 "a limit, it does not leak",
-                 keeps);
+                 "it also falls, but to a higher level each time. If that goes on, it keeps %s%s%s%s; if it has a "
+                 "limit, it does not leak",
+                 timed ? rate : each, timed ? "" : " of each ", timed ? "" : word, end);
         break;
     default:
-        snprintf(text, GP_BECAUSE_TEXT, "it holds more with every step");
+        snprintf(text, GP_BECAUSE_TEXT, "it holds more with every %s", word);
         break;
     }
     return text;
@@ -298,7 +304,8 @@ static json_t *report_leak(const struct gp_report *report, const struct gp_leak 
     json_object_set_new(row, "chances", json_integer(leak->points));
     if (leak->doubt) {
         json_object_set_new(row, "if_steps_bytes_per_step", json_real(leak->bytes_per_step));
-        json_object_set_new(row, "because", json_string(gp_report_because(leak, because)));
+        json_object_set_new(row, "because",
+                            json_string(gp_report_because(leak, gp_steps_word(report->steps), NULL, because)));
     }
     return row;
 }

@@ -24,9 +24,11 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
 /* What speaks for a suspect: "grows for 9.8 s at 3.1 MiB/s; nothing of it was freed". */
 #define GP_EVIDENCE_TEXT 128
 const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT]);
-/* Why a candidate is no suspect, and what it means if it is one. */
-#define GP_BECAUSE_TEXT 320
-const char *gp_report_because(const struct gp_leak *leak, char text[GP_BECAUSE_TEXT]);
+/* Why a candidate is no suspect, and what it means if it is one.  word: of gp_steps_word.  full: in what time the device
+ * would be full; NULL: as the leak says. */
+#define GP_BECAUSE_TEXT 400
+const char *gp_report_because(const struct gp_leak *leak, const char *word, const char *full,
+                              char text[GP_BECAUSE_TEXT]);
 /* What the finding of the suspects lacks; NULL if nothing. */
 const char *gp_report_missing(const struct gp_report *report);
 json_t *gp_report_suspects(const struct gp_report *report);
