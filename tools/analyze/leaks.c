@@ -20,9 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With one step of warm-up, four steps give three chances to grow, the fewest that can look
- * regular. */
-#define GP_LEAK_STEPS 4u
 /* Most points of a curve; of more steps, several share a point. */
 #define GP_LEAK_POINTS GP_TREND_MOST
 /* Most curves.  The sites that grew most get one; this is far more than a user repairs at once. */
@@ -532,7 +529,7 @@ static struct gp_leaks *leak_result(const struct gp_leak_search *search)
     }
     if (leaks) {
         leaks->steps = search->steps->count;
-        leaks->enough = true;
+        leaks->enough = search->repeats.are_steps && search->steps->source != GP_STEPS_TIME;
         leaks->count = suspects;
         leaks->candidates = count - suspects;
         leaks->why = suspects            ? ""

@@ -95,15 +95,19 @@ static void growth_rows(struct gp_rank_growth *growth, const struct gp_loaded *l
     }
 }
 
-/* Of a recording in which nothing was found that grows. */
-static void growth_nothing(struct gp_rank_growth *growth, const struct gp_recording *r, const struct gp_leaks *leaks)
+/* Why nothing can be known of a recording in which nothing was found that grows; NULL: it can. */
+static const char *growth_doubt(const struct gp_rank_growth *growth, const struct gp_recording *r,
+                                const struct gp_leaks *leaks)
 {
-    bool known = leaks->enough && !r->from_pprof;
-    growth->answer = known && !growth->lossy ? GP_RANK_NOTHING_GROWS : GP_RANK_CANNOT_KNOW;
-    snprintf(growth->why, sizeof(growth->why), "%s",
-             r->from_pprof            ? "a heap profile is one moment"
-             : known && growth->lossy ? "events are missing in it, and in what is left nothing grows"
-                                      : leaks->why);
+    if (r->from_pprof)
+        return "a heap profile is one moment";
+    if (leaks->steps < GP_LEAK_STEPS)
+        return leaks->why;
+    if (!leaks->enough && growth->timed)
+        return "no steps were found, and nothing grows with its time";
+    if (!leaks->enough)
+        return "what repeats may be parts of one step, and nothing grows with it";
+    return growth->lossy ? "events are missing in it, and in what is left nothing grows" : NULL;
 }
 
 bool gp_rank_growth_fill(struct gp_job_rank *rank, struct gp_loaded *loaded, const struct gp_load_options *options)
@@ -126,12 +130,12 @@ bool gp_rank_growth_fill(struct gp_job_rank *rank, struct gp_loaded *loaded, con
         return false;
     growth->steps = leaks->steps;
     growth_rows(growth, loaded, leaks, fullest);
-    if (leaks->count || leaks->candidates) {
-        growth->answer = leaks->count ? GP_RANK_SUSPECTS : GP_RANK_CANDIDATES;
-        snprintf(growth->why, sizeof(growth->why), "%s", leaks->why);
-    } else {
-        growth_nothing(growth, r, leaks);
-    }
+    const char *doubt = leaks->count || leaks->candidates ? NULL : growth_doubt(growth, r, leaks);
+    if (!doubt)
+        growth->answer = leaks->count        ? GP_RANK_SUSPECTS
+                         : leaks->candidates ? GP_RANK_CANDIDATES
+                                             : GP_RANK_NOTHING_GROWS;
+    snprintf(growth->why, sizeof(growth->why), "%s", doubt ? doubt : leaks->why);
     free(leaks);
     return true;
 }

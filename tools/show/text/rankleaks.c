@@ -159,6 +159,8 @@ static const char *why_unlike(const struct gp_rank_leaks *leaks, uint32_t number
     else if (growth->answer == GP_RANK_NOTHING_GROWS && usual->row_count)
         why_add(text, "nothing grows here, and %s %s on %s", usual->rows[0].first->name, usually[theirs->answer],
                 others);
+    else if (growth->answer == GP_RANK_NOTHING_GROWS && theirs->answer == GP_RANK_CANNOT_KNOW)
+        why_add(text, "nothing grows here, and it cannot be known on %s", others);
     else if (theirs->answer > GP_RANK_CANDIDATES && group->row_count)
         why_add(text, "%s %s here, and %s on %s", group->rows[0].first->name, usually[growth->answer],
                 theirs->answer == GP_RANK_NOTHING_GROWS ? "nothing grows" : "it cannot be known", others);
