@@ -222,3 +222,25 @@ Test(rank_leaks, one_file_and_a_folder_of_one)
     command(1, "leaks", folder, NULL);
     WARNS("no recording is in this folder");
 }
+
+/* torchrun has a recording beside those of its ranks.  Another process without a rank is not one of them either, and what
+ * it held is in no number. */
+Test(rank_leaks, a_process_without_a_rank_is_none)
+{
+    char option[128];
+    make(folder, "6", 2000, "launcher");
+    command(0, "leaks", folder, NULL);
+    SAYS("6 recordings of 6 ranks\n       6 do not leak");
+    WARNS("run.gpuprof: it names no rank and held no GPU memory, as the recording of a launcher");
+    command(0, "report", folder, NULL);
+    SAYS("\n6 ranks, ");
+    SAYS_NOT("left out");
+    snprintf(option, sizeof(option), "--record=%s/other.gpuprof", folder);
+    command(0, "run", "--sim", option, "--", path_program("ends"), NULL);
+    command(1, "leaks", folder, NULL);
+    SAYS("6 recordings of 6 ranks\n       6 do not leak");
+    WARNS("other.gpuprof: it names no rank, and most recordings are of a job of 6 ranks; it is left out");
+    shell("rm %s/run.rank[1-5].gpuprof", folder); /* one of three tells a rank: nothing says what the others are */
+    command(0, "leaks", folder, NULL);
+    SAYS("3 recordings of ");
+}

@@ -6,6 +6,7 @@
  *   even      all ranks are alike
  *   leaks     each rank grows at a line, but rank 3 at another one, and rank 5 does not
  *   unmarked  as leaks, and no marks say where a step begins
+ *   launcher  also the recording of a process without a rank that held no memory, run.gpuprof
  */
 #include <lib/recmake.h>
 #include <lib/recsave.h>
@@ -19,8 +20,8 @@
 #define LAYERS 24u
 #define US     1000ull
 
-enum job { JOB_UNEVEN, JOB_EVEN, JOB_LEAKS, JOB_UNMARKED, JOBS };
-static const char *const job_names[] = {"uneven", "even", "leaks", "unmarked"};
+enum job { JOB_UNEVEN, JOB_EVEN, JOB_LEAKS, JOB_UNMARKED, JOB_LAUNCHER, JOBS };
+static const char *const job_names[] = {"uneven", "even", "leaks", "unmarked", "launcher"};
 
 struct mkranks {
     enum job job;
@@ -73,7 +74,7 @@ static void mkranks_sites(struct mkranks *job)
 
 static void mkranks_keep(struct mkranks *job, int rank)
 {
-    bool leaks = job->job >= JOB_LEAKS;
+    bool leaks = job->job == JOB_LEAKS || job->job == JOB_UNMARKED;
     if (leaks ? rank != 5 : rank == 3 && job->job == JOB_UNEVEN)
         mkranks_take(job, MIB, leaks && rank == 3 ? job->cached : job->kept);
 }
@@ -127,16 +128,28 @@ static int mkranks_write(const char *folder, int rank, int world, uint64_t event
     return error ? fprintf(stderr, "mkranks: %s: %s\n", path, strerror(-error)), 1 : 0;
 }
 
+static int mkranks_launcher(const char *folder)
+{
+    char path[512];
+    struct recmake *make = recmake_new(80 * GIB);
+    recmake_mark(make, "launched");
+    struct gp_recording *r = recmake_done(make);
+    snprintf(path, sizeof(path), "%s/run.gpuprof", folder);
+    int error = recsave(r, path);
+    gp_recording_free(r);
+    return error ? fprintf(stderr, "mkranks: %s: %s\n", path, strerror(-error)), 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
     int kind = JOB_UNEVEN, rc = 0;
     while (argc > 4 && kind < JOBS && strcmp(argv[4], job_names[kind]) != 0)
         kind++;
     if (argc < 4 || kind == JOBS)
-        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [uneven|even|leaks|unmarked [LATER]]\n"), 2;
+        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [uneven|even|leaks|unmarked|launcher [LATER]]\n"), 2;
     int world = atoi(argv[2]);
     for (int rank = 0; rank < world && !rc; rank++)
         rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), (enum job)kind,
                            argc > 5 ? strtoull(argv[5], NULL, 10) : 0);
-    return rc;
+    return !rc && kind == JOB_LAUNCHER ? mkranks_launcher(argv[1]) : rc;
 }

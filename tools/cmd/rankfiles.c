@@ -142,11 +142,14 @@ static struct run ranks_run(const struct gp_rank_set *set, struct gp_job_rank **
 }
 
 /* Why the rank is of another job or run; false: it is not, as far as is known. */
-static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, const struct run *run, char why[GP_RANK_WHY])
+static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, bool most_told, const struct run *run,
+                            char why[GP_RANK_WHY])
 {
-    if (!rank_is_told(rank))
+    if (rank->from == GP_RANK_ORDER && most_told)
+        snprintf(why, GP_RANK_WHY, "it names no rank, and most recordings are of a job of %d ranks", world);
+    else if (!rank_is_told(rank))
         return false;
-    if (rank->world_size != world)
+    else if (rank->world_size != world)
         snprintf(why, GP_RANK_WHY, "it is rank %d of a job of %d ranks, and most recordings are of one of %d",
                  rank->number, rank->world_size, world);
     else if (rank->number < 0 || rank->number >= world)
@@ -161,15 +164,24 @@ static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, const
 
 static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t world, const struct run *run)
 {
-    uint32_t kept = 0;
+    uint32_t kept = 0, told = 0;
     char why[GP_RANK_WHY];
+    for (uint32_t i = 0; i < set->count; i++)
+        told += rank_is_told(&set->ranks[i]);
+    const bool most_told = told * 2 > set->count;
     for (uint32_t i = 0; i < set->count; i++) {
-        if (rank_is_foreign(&set->ranks[i], world, run, why)) {
-            gp_rank_set_leave(set, command, set->ranks[i].file, why);
-            gp_rank_free(&set->ranks[i]);
-        } else {
-            set->ranks[kept++] = set->ranks[i];
+        struct gp_job_rank *rank = &set->ranks[i];
+        if (!rank_is_foreign(rank, world, most_told, run, why)) {
+            set->ranks[kept++] = *rank;
+            continue;
         }
+        /* torchrun and other launchers have a recording in the folder of each job: nothing is missing without it. */
+        if (rank->from == GP_RANK_ORDER && !rank->device_count)
+            gp_error(command, "%s: it names no rank and held no GPU memory, as the recording of a launcher: no rank",
+                     rank->file);
+        else
+            gp_rank_set_leave(set, command, rank->file, why);
+        gp_rank_free(rank);
     }
     set->count = kept;
 }
