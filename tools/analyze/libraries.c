@@ -2,6 +2,7 @@
  * libraries.c: libraries of libraries.def on the stacks of a peak; see analyze.h. */
 #include <analyze/libraries.h>
 #include <base/known.h>
+#include <base/numbers.h>
 #include <string.h>
 
 static const struct gp_library libraries[] = {
@@ -31,6 +32,11 @@ static bool library_has(const struct gp_library *library, const char *path, bool
         at += length + (at[length] == '|');
     }
     return false;
+}
+
+bool gp_library_is(const struct gp_library *library, const char *path)
+{
+    return library_has(library, path, true);
 }
 
 static bool library_is_loaded(const struct gp_recording *recording, const struct gp_library *library)
@@ -70,6 +76,20 @@ void gp_library_bytes(const struct gp_recording *recording, const struct gp_peak
             if (part->site && part->site < recording->site_count &&
                 library_asked(recording, &libraries[i], compiled, &recording->sites[part->site]))
                 bytes[i] += part->bytes;
+        }
+    }
+}
+
+void gp_library_bytes_live(const struct gp_recording *tables, int device, int64_t bytes[GP_LIBRARIES])
+{
+    memset(bytes, 0, GP_LIBRARIES * sizeof(bytes[0]));
+    for (uint32_t i = 0; i < GP_LIBRARIES; i++) {
+        bool compiled = libraries[i].compiled && library_is_loaded(tables, &libraries[i]);
+        for (uint32_t k = 1; k < tables->site_count; k++) {
+            const struct gp_rec_site *site = &tables->sites[k];
+            if (site->device == device && site->live_bytes > 0 && gp_kind_sums(site->kind) & GP_SUM_ALLOCATED &&
+                library_asked(tables, &libraries[i], compiled, site))
+                bytes[i] += site->live_bytes;
         }
     }
 }

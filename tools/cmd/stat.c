@@ -6,10 +6,12 @@
 
 #include <agent/maps/maps.h>
 #include <analyze/forecast.h>
+#include <analyze/libraries.h>
 #include <base/clock.h>
 #include <gpuprof/wire.h>
 #include <jansson.h>
 #include <read/collect/collect.h>
+#include <read/collect/sites.h>
 #include <show/terminal/model.h>
 #include <show/terminal/outlook.h>
 #include <show/text/text.h>
@@ -103,6 +105,60 @@ static int stat_complete(const struct gp_stat_options *o, struct gp_system *syst
     if (system->process_count == 0 && !agent->processes_hidden)
         gp_target_none(&o->target, system);
     return GP_EXIT_OK;
+}
+
+/* ---- libraries ----------------------------------------------------------------------------------------------- */
+
+/* What each library of analyze/libraries.h holds on the device: of the call sites, where stacks are taken, and at
+ * least what its shared object owns.  Without stacks, a library of Python or with compiled code is not known. */
+static void stat_library_bytes(const struct gp_process *process, const struct gp_device_view *device,
+                               const struct gp_sites *sites, int64_t bytes[GP_LIBRARIES])
+{
+    struct gp_owner_view owners[GP_OWNER_VIEWS];
+    int count = gp_peer_owners_of(process, device, owners);
+    struct gp_recording tables = {0};
+    if (sites)
+        tables = (struct gp_recording){.sites = sites->sites,
+                                       .site_count = sites->site_count,
+                                       .frames = sites->frames,
+                                       .frame_count = sites->frame_count,
+                                       .modules = sites->modules,
+                                       .module_count = sites->module_count,
+                                       .strings = sites->strings,
+                                       .string_bytes = sites->string_bytes};
+    gp_library_bytes_live(&tables, device->index, bytes);
+    for (uint32_t i = 0; i < GP_LIBRARIES; i++) {
+        int64_t owned = 0;
+        for (int k = 0; k < count; k++)
+            if (owners[k].library[0] && gp_library_is(gp_library(i), owners[k].library))
+                owned += owners[k].value.allocated_bytes;
+        if (owned > bytes[i])
+            bytes[i] = owned;
+    }
+}
+
+/* Gives the devices that are printed what libraries hold; the memory is the caller's.  NULL: there is none. */
+static int64_t *stat_libraries(struct gp_system *system)
+{
+    size_t devices = 0;
+    for (int i = 0; i < system->process_count; i++)
+        devices += (size_t)system->processes[i].device_count;
+    int64_t *all = calloc(devices + 1, GP_LIBRARIES * sizeof(*all)), *bytes = all;
+    for (int i = 0; all && i < system->process_count; i++) {
+        struct gp_process *process = &system->processes[i];
+        struct gp_sites *sites = NULL;
+        char problem[GP_PROBLEM_BYTES];
+        if (process->from_agent || process->state == GP_PROCESS_FOREIGN || process->state == GP_PROCESS_DAMAGED)
+            continue;
+        if (gp_sites_open(&sites, process->pid, problem) != 0)
+            sites = NULL;
+        for (int d = 0; d < process->device_count; d++, bytes += GP_LIBRARIES) {
+            stat_library_bytes(process, &process->devices[d], sites, bytes);
+            process->devices[d].library_bytes = bytes;
+        }
+        gp_sites_close(sites);
+    }
+    return all;
 }
 
 /* ---- forecast ------------------------------------------------------------------------------------------------ */
@@ -216,6 +272,7 @@ static int stat_run(void *options)
         rc = stat_complete(o, system);
     for (int i = 0; system && i < system->process_count; i++)
         gp_holders_name(&system->processes[i], NULL);
+    int64_t *libraries = system && !o->summary ? stat_libraries(system) : NULL;
     if (system && watch)
         stat_forecast(watch, system, false);
     if (system && !rc) {
@@ -234,6 +291,7 @@ static int stat_run(void *options)
         free(watch);
     }
     gp_system_free(system);
+    free(libraries);
     return rc;
 }
 

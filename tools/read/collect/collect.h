@@ -38,8 +38,9 @@ struct gp_device_view { /* one device of one process, as published */
     struct gp_wire_framework framework;                /* name "": none reports its blocks here; validated copy */
     struct gp_wire_framework heaps;                    /* the same of sub-allocators with NVTX */
     const struct gp_forecast_result *forecast; /* set by a viewer that watches the process, which owns it; else NULL */
-    struct gp_wire_before_device before;       /* only if the process was attached late; validated copy */
-    struct gp_wire_blocks_device blocks;       /* a framework's from before the attach, -1 unknown; validated copy */
+    const int64_t *library_bytes; /* held by each of analyze/libraries.h; set by `stat`, which owns them; else NULL */
+    struct gp_wire_before_device before; /* only if the process was attached late; validated copy */
+    struct gp_wire_blocks_device blocks; /* a framework's from before the attach, -1 unknown; validated copy */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for

@@ -2,6 +2,7 @@
  * explain.c: the answer of a recording in few words; see explain.h.  What would help is said only where
  * the numbers of this recording support it, with the most that it could save.
  */
+#include <analyze/libraries.h>
 #include <show/gate/explain.h>
 #include <show/text/reportparts.h>
 #include <show/text/text.h>
@@ -18,6 +19,8 @@
 /* Below this share of the peak, or number of bytes, advice is not worth a line. */
 #define GP_EXPLAIN_SHARE 0.2
 #define GP_EXPLAIN_WORTH (64ll << 20)
+/* A library that holds less than this share of the peak is not worth a sentence. */
+#define GP_EXPLAIN_LIBRARY 0.05
 
 struct explain {
     struct gp_report *report;
@@ -293,6 +296,17 @@ static json_t *explain_sure(const struct explain *explain, json_t **others)
     return list;
 }
 
+/* What libraries that hold much of the peak do with memory. */
+static json_t *explain_libraries(const struct explain *explain)
+{
+    const struct gp_peak *peak = explain->device->peak;
+    int64_t bytes[GP_LIBRARIES];
+    gp_library_bytes(explain->report->recording, peak, bytes);
+    for (uint32_t i = 0; i < GP_LIBRARIES; i++)
+        bytes[i] = (double)bytes[i] < GP_EXPLAIN_LIBRARY * (double)peak->bytes ? 0 : bytes[i];
+    return gp_libraries_json(bytes);
+}
+
 static json_t *explain_object(struct explain *explain)
 {
     const struct gp_report *report = explain->report;
@@ -309,17 +323,18 @@ static json_t *explain_object(struct explain *explain)
     char command[GP_EXPLAIN_NAME];
     gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
                   SIZE_MAX);
-    return json_pack(
-        "{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:o,s:o,s:O}", "schema",
-        "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
-        (double)(recording->end_ns - recording->begin_ns) / 1e9, "device", gp_report_device_name(report, explain->d),
-        "peak_bytes", (json_int_t)peak->bytes, "bound", gp_rec_bound_name(recording->devices[explain->d].bound),
-        "end_bytes", (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
-        "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
-        gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
-        (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures, "grows",
-        grows, "may_grow", explain_may_grow(explain), "failed", explain_failed(report), "helps", explain->helps, "sure",
-        all ? "yes" : "partly", "sure_of", sure, "not_sure_of", not_sure, "doubts", explain->doubts);
+    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:o,s:o,s:O}",
+                     "schema", "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
+                     (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
+                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "bound",
+                     gp_rec_bound_name(recording->devices[explain->d].bound), "end_bytes",
+                     (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
+                     "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
+                     gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
+                     (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures,
+                     "libraries", explain_libraries(explain), "grows", grows, "may_grow", explain_may_grow(explain),
+                     "failed", explain_failed(report), "helps", explain->helps, "sure", all ? "yes" : "partly",
+                     "sure_of", sure, "not_sure_of", not_sure, "doubts", explain->doubts);
 }
 
 /* Leaves the smallest rows out until it fits. */
@@ -332,8 +347,8 @@ static void explain_fit(json_t *object)
         if (fits)
             return;
         json_t *who = json_object_get(object, "who"), *longest = who;
-        static const char *const others[] = {"helps", "doubts", "grows", "may_grow"};
-        for (size_t i = 0; i < 4 && json_array_size(longest) <= (longest == who ? 2 : 1); i++)
+        static const char *const others[] = {"libraries", "helps", "doubts", "grows", "may_grow"};
+        for (size_t i = 0; i < 5 && json_array_size(longest) <= (longest == who ? 2 : 1); i++)
             longest = json_object_get(object, others[i]);
         if (json_array_size(longest) <= 1)
             longest = who;
@@ -430,6 +445,10 @@ static void print_who(FILE *out, const json_t *explained)
                 gp_size_text(size, number(row, "bytes")), 100 * json_number_value(json_object_get(row, "share")),
                 i + 1 == json_array_size(json_object_get(explained, "who")) ? ".\n" : "");
     print_uses(out, explained);
+    char text[GP_LIBRARY_TEXT];
+    json_array_foreach(json_object_get(explained, "libraries"), i, row)
+        fprintf(out, "%s%s", i ? "; " : "Libraries: ", gp_library_line(text, row));
+    fputs(i ? ".\n" : "", out);
 }
 
 static const char *print_bound(const json_t *explained)

@@ -147,16 +147,8 @@ static json_t *report_when(const struct gp_report *report, uint64_t time_ns)
 static json_t *report_libraries(const struct gp_report *report, uint32_t device)
 {
     int64_t bytes[GP_LIBRARIES];
-    json_t *list = json_array();
     gp_library_bytes(report->recording, report->devices[device].peak, bytes);
-    for (uint32_t i = 0; list && i < GP_LIBRARIES; i++) {
-        const struct gp_library *library = gp_library(i);
-        if (bytes[i] > 0)
-            json_array_append_new(list,
-                                  json_pack("{s:s,s:s,s:I,s:s}", "library", library->name, "version_seen",
-                                            library->version, "bytes", (json_int_t)bytes[i], "rule", library->rule));
-    }
-    return list;
+    return gp_libraries_json(bytes);
 }
 
 static json_t *report_sleeps(const struct gp_report *report, uint32_t d)

@@ -265,17 +265,18 @@ static void page_owners(const struct gp_text_page *page, const struct gp_report 
 static void page_libraries(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
     int64_t bytes[GP_LIBRARIES];
-    char size[GP_SIZE_TEXT], text[768];
+    char text[GP_LIBRARY_TEXT];
+    size_t i;
+    json_t *row;
     gp_library_bytes(report->recording, report->devices[device].peak, bytes);
-    for (uint32_t i = 0; i < GP_LIBRARIES; i++) {
-        const struct gp_library *library = gp_library(i);
-        if (bytes[i] <= 0)
-            continue;
-        snprintf(text, sizeof(text), "  %s (%s; as seen in version %s): %s", library->name,
-                 gp_size_text(size, bytes[i]), library->version, library->rule);
-        gp_text_phrases(page, text, 4);
+    json_t *rows = gp_libraries_json(bytes);
+    json_array_foreach(rows, i, row)
+    {
+        fputs("  ", page->out);
+        gp_text_phrases(page, gp_library_line(text, row), 4);
         fputc('\n', page->out);
     }
+    json_decref(rows);
 }
 
 /* The largest time of sleep with its table, the others with a line. */

@@ -174,6 +174,8 @@ static json_t *device_json(const struct gp_process *process, const struct gp_dev
                   stat_forecast(device));
     json_object_set_new(object, "polled_pools", polled_json(process, device));
     json_object_set_new(object, "poll_late", json_boolean(device->wire.flags & GP_DEVICE_LATE));
+    json_object_set_new(object, "libraries",
+                        device->library_bytes ? gp_libraries_json(device->library_bytes) : json_null());
     before_json(object, process, device);
     return object;
 }

@@ -132,6 +132,16 @@ static void pool_print(void *out, const char *text, bool is_wrong)
     fprintf(out, "    %s\n", text);
 }
 
+/* What libraries that hold memory here do with it. */
+static void libraries_print(FILE *out, const struct gp_device_view *device)
+{
+    json_t *row, *rows = device->library_bytes ? gp_libraries_json(device->library_bytes) : NULL;
+    char text[GP_LIBRARY_TEXT];
+    size_t i;
+    json_array_foreach(rows, i, row) fprintf(out, "    %s\n", gp_library_line(text, row));
+    json_decref(rows);
+}
+
 /* Libraries whose pools are not watched, and why. */
 static void doors_off_print(FILE *out, const struct gp_process *process)
 {
@@ -193,6 +203,7 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
     kinds_print(out, d);
     owners_print(out, process, device);
     gp_pool_lines(process, device, &(struct gp_pool_lines){pool_print, out});
+    libraries_print(out, device);
     before_print(out, process, device);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",

@@ -40,6 +40,12 @@ json_t *gp_oom_json(const struct gp_process *process);
 json_t *gp_owner_bill_json(const struct gp_process *process, const struct gp_device_view *device);
 /* The same as a table; prints nothing if the owners are not known. */
 void gp_owner_bill_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device);
+/* What libraries do with memory that they hold, the one that holds most first: rows of gpuprof.report/1's `libraries`.
+ * bytes: GP_LIBRARIES numbers (analyze/libraries.h). */
+json_t *gp_libraries_json(const int64_t *bytes);
+#define GP_LIBRARY_TEXT 768u
+/* Such a row as a sentence.  Returns text. */
+const char *gp_library_line(char text[GP_LIBRARY_TEXT], const json_t *row);
 /* The notes about a process besides its numbers (state, losses, problems), one per line. */
 void gp_notes_print(FILE *out, const struct gp_process *process);
 
