@@ -5,7 +5,8 @@
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
-vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What
+vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What it and SGLang log
+of their caches goes to the report of the stand-ins.  What
 PyTorch reads back of results is zeros, and not what is left over from other tensors, unless the user chose contents=keep.
 With fill=random, PyTorch tells the driver which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a sitecustomize of the program's own is run first.
 """
@@ -278,6 +279,12 @@ def _jax_hardware(module):
     module.has_visible_nvidia_gpu = lambda: True
 
 
+def _serving(module):
+    import gpuprof_serving
+
+    gpuprof_serving.listen(module)
+
+
 _noted = set()
 
 
@@ -297,6 +304,7 @@ def _note(library, text):
 _BEFORE = {"torch": _contents}
 _CHANGES = {
     "jax._src.hardware_utils": _jax_hardware,
+    "sglang.srt.managers.scheduler": _serving,
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
     "torch.cuda.amp.grad_scaler": _scaler,
@@ -309,6 +317,7 @@ _CHANGES = {
     "trl.trainer.distillation_trainer": functools.partial(_completions, "DistillationTrainer"),
     "trl.trainer.grpo_trainer": functools.partial(_completions, "GRPOTrainer"),
     "trl.trainer.rloo_trainer": functools.partial(_completions, "RLOOTrainer"),
+    "vllm.logger": _serving,
     "vllm.v1.worker.gpu.async_utils": _vllm_output,
     "vllm.v1.worker.gpu.model_runner": _vllm_runner,
 }

@@ -530,6 +530,36 @@ Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
     left[0] = "script";
 }
 
+/* The smallest that a server's workers name counts; servers that say the same are one row, and a damaged line is none. */
+Test(dryrun, what_a_server_logs_of_its_cache_is_said)
+{
+    char script[768], path[96], line[256];
+    snprintf(path, sizeof(path), "%s/script", folder);
+    snprintf(script, sizeof(script),
+             "printf '1\\tvLLM\\tcache\\t1008 100 1008\\n1\\tvLLM\\tcache\\t992 100 992\\n"
+             "1\\tvLLM\\tcache\\t1000 100 1000\\n2\\tvLLM\\tcache\\t992 100 992\\n"
+             "3\\tSGLang\\tcache\\t4096 8192 50\\n4\\tx\\tcache\\t7 0 0\\n4\\tx\\tcache\\t7 7\\n"
+             "4\\tx\\tcache\\t-7 7 7\\n4\\tx\\tcache\\t7 7 7 7\\n5\\tx\\tcache\\t77777777777777777 7 7\\n' "
+             ">> \"$GPUPROF_STANDIN_REPORT\"\nexec %s mib=64\n",
+             path_program("job"));
+    write_file(path, script);
+    snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
+    dryrun(line, 0);
+    SAYS("KV cache: 992 tokens, 9.92 requests of 100 tokens, in each of 2 processes, by the log of vLLM\n");
+    SAYS("KV cache: 4096 tokens, 0.50 requests of 8192 tokens, by the log of SGLang\n");
+    SAYS_NOT("1008");
+    SAYS_NOT("log of x");
+    snprintf(line, sizeof(line), "--json --gpu=t4 -- /bin/sh %s", path);
+    json_t *top = dryrun_json(line, 0), *first = at(top, "kv_caches", 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "kv_caches")), 2);
+    cr_expect_eq(number(first, "tokens"), 992);
+    cr_expect_eq(number(first, "request_tokens"), 100);
+    cr_expect_eq(number(first, "processes"), 2);
+    cr_expect_float_eq(json_real_value(json_object_get(first, "requests")), 9.92, 1e-9);
+    json_decref(top);
+    left[0] = "script";
+}
+
 Test(dryrun, a_large_file_that_is_written_is_named)
 {
     struct statfs about;

@@ -5,6 +5,8 @@
 #include <dryrun/model.h>
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run)
 {
@@ -61,4 +63,22 @@ const struct gp_dryrun_batch *gp_dryrun_batch_largest(const struct gp_dryrun_ans
         if (answer->batches[i].verdict == GP_DRYRUN_FITS)
             largest = &answer->batches[i];
     return largest;
+}
+
+bool gp_dryrun_cache_add(struct gp_dryrun_run *run, const struct gp_dryrun_cache *cache)
+{
+    for (uint32_t i = 0; i < run->cache_count; i++) {
+        struct gp_dryrun_cache *its = &run->caches[i];
+        if (its->tokens == cache->tokens && its->request_tokens == cache->request_tokens &&
+            its->hundredths == cache->hundredths && strcmp(its->server, cache->server) == 0) {
+            its->count += cache->count;
+            return true;
+        }
+    }
+    struct gp_dryrun_cache *grown = realloc(run->caches, (run->cache_count + 1ul) * sizeof(*grown));
+    if (!grown)
+        return false;
+    run->caches = grown;
+    run->caches[run->cache_count++] = *cache;
+    return true;
 }

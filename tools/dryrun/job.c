@@ -337,6 +337,7 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run)
     }
     free(run->needs);
     free(run->notes);
+    free(run->caches);
     free(run->reads);
     free(run->left);
     free(run->messages);

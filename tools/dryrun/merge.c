@@ -140,6 +140,9 @@ static int merge_run(struct merge_work *w, struct gp_dryrun_run *other)
         return gp_memory_error("dryrun");
     for (uint32_t i = 0; i < other->note_count; i++)
         merge_note(run, &other->notes[i]);
+    for (uint32_t i = 0; i < other->cache_count; i++)
+        if (!gp_dryrun_cache_add(run, &other->caches[i]))
+            return gp_memory_error("dryrun");
     for (uint32_t i = 0; i < other->read_count; i++)
         merge_read(run, &other->reads[i]);
     if (failed ? !gp_dryrun_failed(run) : !run->status)

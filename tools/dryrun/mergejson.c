@@ -265,6 +265,27 @@ static void said_notes(struct said_reader *reader, const json_t *top, struct gp_
     }
 }
 
+/* Of the GPU; requests without a limit of tokens have no room to be counted in. */
+static void said_caches(struct said_reader *reader, const json_t *top, const char *gpu, struct gp_dryrun_run *run)
+{
+    uint32_t count;
+    if (!json_object_get(top, "kv_caches")) /* an earlier gpuprof's */
+        return;
+    run->caches = said_rows(reader, top, "kv_caches", sizeof(*run->caches), &count);
+    for (uint32_t i = 0; i < count; i++) {
+        const json_t *row = said_row(top, "kv_caches", i);
+        const char *its = json_string_value(json_object_get(row, "gpu"));
+        const double requests = json_number_value(json_object_get(row, "requests"));
+        struct gp_dryrun_cache cache = {.tokens = said_number(reader, row, "tokens", GP_SAID_BYTES, 0),
+                                        .request_tokens = said_number(reader, row, "request_tokens", GP_SAID_BYTES, 0),
+                                        .count = said_number(reader, row, "processes", GP_SAID_BYTES, 1)};
+        said_text(cache.server, sizeof(cache.server), row, "server");
+        cache.hundredths = requests > 0 && requests < 1e12 ? (int64_t)(requests * 100 + 0.5) : 0;
+        if (its && strcmp(its, gpu) == 0 && cache.tokens && cache.request_tokens)
+            run->caches[run->cache_count++] = cache;
+    }
+}
+
 int gp_dryrun_said(struct gp_dryrun_said *said, const json_t *top, const char *gpu, char why[GP_NEED_TEXT])
 {
     struct said_reader reader = {.why = why};
@@ -288,6 +309,7 @@ int gp_dryrun_said(struct gp_dryrun_said *said, const json_t *top, const char *g
         }
         said_ranks(&reader, top, gpu, run);
         said_notes(&reader, top, run);
+        said_caches(&reader, top, gpu, run);
     }
     /* A rank of another job would be a row of this one. */
     for (uint32_t i = 0; i < run->need_count; i++) {

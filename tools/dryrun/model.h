@@ -92,6 +92,14 @@ struct gp_dryrun_note { /* of a stand-in or of the simulator */
     uint64_t count; /* processes that said it */
 };
 
+struct gp_dryrun_cache { /* what a server's log says of its KV cache */
+    char server[64];
+    uint32_t pid; /* of the first that said it */
+    int64_t tokens, request_tokens;
+    int64_t hundredths; /* of requests of so many tokens, for which there is room */
+    int64_t count;      /* processes that said it */
+};
+
 struct gp_dryrun_read {         /* copies of results to the host from one place */
     struct gp_need_place place; /* function "": not known */
     int64_t count, bytes;
@@ -123,6 +131,8 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t need_count;
     struct gp_dryrun_note *notes;
     uint32_t note_count;
+    struct gp_dryrun_cache *caches;
+    uint32_t cache_count;
     struct gp_dryrun_read *reads; /* the most often first */
     uint32_t read_count;
     struct gp_dryrun_message { /* why ranks of a job ended or did not move */
@@ -198,6 +208,8 @@ int64_t gp_dryrun_refused(const struct gp_dryrun_run *run);
 /* What is needed beside allocated memory and the context: memory that an allocator held, and *rounding: what the
  * driver's pages have more than was reserved of them. */
 int64_t gp_need_idle(const struct gp_need *need, int64_t *rounding);
+/* Adds what a server said, unless it is there: then the process is counted.  False: out of memory. */
+bool gp_dryrun_cache_add(struct gp_dryrun_run *run, const struct gp_dryrun_cache *cache);
 /* What one more costs, between the sizes that were asked for, if both fit; 0: not known. */
 double gp_dryrun_batch_more(const struct gp_dryrun_answer *answer);
 /* The largest size that fits, of those tried; NULL: none. */

@@ -14,6 +14,44 @@
 #define GP_JOB_NOTES    256u       /* different ones */
 #define GP_JOB_NOTE_MAX (1u << 20) /* bytes of the file that are read */
 
+/* "TOKENS REQUEST HUNDREDTHS".  A server that starts names its cache once for each worker, and takes the smallest. */
+static void note_cache(struct gp_dryrun_run *run, const char *pid, const char *server, char *text)
+{
+    struct gp_dryrun_cache cache = {.pid = (uint32_t)strtoul(pid, NULL, 10), .count = 1};
+    int64_t *numbers[] = {&cache.tokens, &cache.request_tokens, &cache.hundredths};
+    for (size_t i = 0; i < GP_COUNT(numbers); i++) {
+        const char *word = strsep(&text, " ");
+        if (!word || !word[0] || strlen(word) > 15 || word[strspn(word, "0123456789")])
+            return;
+        *numbers[i] = strtoll(word, NULL, 10);
+    }
+    if (text || !cache.tokens || !cache.request_tokens)
+        return;
+    gp_text_clean(cache.server, sizeof(cache.server), server, strlen(server));
+    for (uint32_t i = 0; i < run->cache_count; i++)
+        if (run->caches[i].pid == cache.pid && run->caches[i].request_tokens == cache.request_tokens) {
+            if (cache.tokens < run->caches[i].tokens)
+                run->caches[i] = cache;
+            return;
+        }
+    if (run->cache_count < GP_JOB_NOTES)
+        run->caches[run->cache_count++] = cache;
+}
+
+/* Servers that say the same are one row. */
+static bool note_caches(struct gp_dryrun_run *run)
+{
+    struct gp_dryrun_cache *all = run->caches;
+    const uint32_t count = run->cache_count;
+    bool ok = true;
+    run->caches = NULL;
+    run->cache_count = 0;
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = gp_dryrun_cache_add(run, &all[i]);
+    free(all);
+    return ok;
+}
+
 /* A line "PID<TAB>LIBRARY<TAB>KIND<TAB>TEXT". */
 static void note_line(struct gp_dryrun_run *run, char *line)
 {
@@ -26,7 +64,11 @@ static void note_line(struct gp_dryrun_run *run, char *line)
             return;
     for (size_t i = 0; i < GP_COUNT(kinds); i++)
         known |= strcmp(fields[2], kinds[i]) == 0;
-    if (!known || line || fields[0][strspn(fields[0], "0123456789")])
+    if (line || fields[0][strspn(fields[0], "0123456789")])
+        return;
+    if (strcmp(fields[2], "cache") == 0)
+        note_cache(run, fields[0], fields[1], fields[3]);
+    if (!known)
         return;
     gp_text_clean(note.library, sizeof(note.library), fields[1], strlen(fields[1]));
     gp_text_clean(note.kind, sizeof(note.kind), fields[2], strlen(fields[2]));
@@ -47,13 +89,14 @@ int gp_dryrun_notes(struct gp_dryrun_run *run, const char *path)
 {
     char *text, *line;
     run->notes = calloc(GP_JOB_NOTES, sizeof(*run->notes));
-    if (!run->notes || !gp_dryrun_text(path, GP_JOB_NOTE_MAX, &text))
+    run->caches = calloc(GP_JOB_NOTES, sizeof(*run->caches));
+    if (!run->notes || !run->caches || !gp_dryrun_text(path, GP_JOB_NOTE_MAX, &text))
         return gp_memory_error("dryrun");
     char *rest = text;
     while ((line = strsep(&rest, "\n")))
         note_line(run, line);
     free(text);
-    return GP_EXIT_OK;
+    return note_caches(run) ? GP_EXIT_OK : gp_memory_error("dryrun");
 }
 
 int gp_dryrun_messages(struct gp_dryrun_run *run, const char *path)

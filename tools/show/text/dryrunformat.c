@@ -197,6 +197,24 @@ static void text_gpus(const struct gp_text_page *page, const struct gp_dryrun_an
     text_broken(page, answer);
 }
 
+/* What servers have room for, by their own logs, on each GPU that the program ran on. */
+static void text_caches(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_run *run = &answer->runs[answer->gpus[i].run];
+        for (uint32_t k = 0; answer->gpus[i].own && k < run->cache_count; k++) {
+            const struct gp_dryrun_cache *cache = &run->caches[k];
+            fprintf(page->out, "%s  KV cache%s%s%s: %" PRId64 " tokens, %.2f requests of %" PRId64 " tokens",
+                    k ? "" : "\n", answer->gpu_count > 1 ? " on " : "",
+                    answer->gpu_count > 1 ? answer->gpus[i].key : "", run->plenty ? " on a device of 1 TiB" : "",
+                    cache->tokens, (double)cache->hundredths / 100, cache->request_tokens);
+            if (cache->count > 1)
+                fprintf(page->out, ", in each of %" PRId64 " processes", cache->count);
+            fprintf(page->out, ", by the log of %s\n", cache->server);
+        }
+    }
+}
+
 /* A process that is killed, or that becomes another program, takes along what was not yet written. */
 static void text_cut(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
@@ -538,6 +556,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_status(page, answer);
     text_ended(page, run, need);
     text_gpus(page, answer);
+    text_caches(page, answer);
     text_batches(page, answer);
     text_cut(page, run, need);
     if (!need)

@@ -192,6 +192,22 @@ static json_t *json_notes(const struct gp_dryrun_answer *answer)
     return rows;
 }
 
+static json_t *json_caches(const struct gp_dryrun_answer *answer)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_run *run = &answer->runs[answer->gpus[i].run];
+        for (uint32_t k = 0; answer->gpus[i].own && k < run->cache_count; k++)
+            json_array_append_new(rows, json_pack("{s:s,s:b,s:s,s:I,s:I,s:f,s:I}", "gpu", run->gpu, "plenty",
+                                                  (int)run->plenty, "server", run->caches[k].server, "tokens",
+                                                  (json_int_t)run->caches[k].tokens, "request_tokens",
+                                                  (json_int_t)run->caches[k].request_tokens, "requests",
+                                                  (double)run->caches[k].hundredths / 100, "processes",
+                                                  (json_int_t)run->caches[k].count));
+    }
+    return rows;
+}
+
 static json_t *json_reads(const struct gp_dryrun_run *run)
 {
     json_t *rows = json_array();
@@ -245,7 +261,7 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
     return json_pack(
-        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I,s:o,s:o}",
+        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I,s:o,s:o,s:o}",
         "world", gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered",
         (json_int_t)run->unanswered, "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
         gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
@@ -259,5 +275,6 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
         "batch_more_bytes",
         gp_json_known(gp_dryrun_batch_more(answer) > 0 ? (int64_t)gp_dryrun_batch_more(answer) : -1), "batch_largest",
         gp_json_known(gp_dryrun_batch_largest(answer) ? gp_dryrun_batch_largest(answer)->size : -1), "cut_recordings",
-        (json_int_t)run->cut, "left_out", json_left(run), "messages", json_messages(run));
+        (json_int_t)run->cut, "left_out", json_left(run), "messages", json_messages(run), "kv_caches",
+        json_caches(answer));
 }

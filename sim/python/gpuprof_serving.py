@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""For `gpuprof dryrun`: what vLLM and SGLang write to their logs of the room for requests.
+
+Their loggers are looked at, so a message that the chosen level leaves out is not seen.  The report of the stand-ins
+(GPUPROF_STANDIN_REPORT) gets a line of kind "cache": tokens, tokens of the longest request, and a hundred times the
+number of such requests for which there is room.
+"""
+import logging
+import os
+import re
+
+# vLLM, in two messages, or in one since 0.30.
+_TOKENS = re.compile(r"GPU KV cache size: ([0-9,]+) tokens")
+_REQUESTS = re.compile(r"Maximum concurrency for ([0-9,]+) tokens per request: ([0-9.]+)x")
+# SGLang, of the process that has the scheduler.
+_TOTAL = re.compile(r"max_total_num_tokens=([0-9]+),.* context_len=([0-9]+)")
+_tokens = None  # of vLLM's first message
+
+
+def _number(text):
+    return int(text.replace(",", ""))
+
+
+def _report(server, tokens, request, hundredths):
+    with open(os.environ["GPUPROF_STANDIN_REPORT"], "a") as report:
+        report.write(f"{os.getpid()}\t{server}\tcache\t{tokens} {request} {hundredths}\n")
+
+
+def _look(message):
+    global _tokens
+    found = _TOTAL.search(message)
+    if found:
+        tokens, request = map(int, found.groups())
+        _report("SGLang", tokens, request, tokens * 100 // request)
+    found = _TOKENS.search(message)
+    if found:
+        _tokens = _number(found[1])
+    found = _REQUESTS.search(message)
+    if found and _tokens is not None:
+        _report("vLLM", _tokens, _number(found[1]), round(float(found[2]) * 100))
+
+
+def listen(module):
+    """After the module of a server, whose messages are looked at from now on."""
+    handle = logging.Logger.handle
+    if not os.environ.get("GPUPROF_STANDIN_REPORT") or hasattr(handle, "gpuprof"):
+        return
+
+    def call(self, record):
+        if record.name.startswith(("vllm", "sglang")):
+            try:
+                _look(record.getMessage())
+            except (OSError, TypeError, ValueError, ZeroDivisionError):  # a message that only resembles it
+                pass
+        return handle(self, record)
+
+    call.gpuprof = True
+    logging.Logger.handle = call
