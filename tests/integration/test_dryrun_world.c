@@ -209,9 +209,9 @@ static void answer_keep(const char *name, const char *arguments)
 Test(world, answers_of_ranks_are_merged)
 {
     char line[512];
-    answer_keep("0.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=0,2 -- %s local=64");
+    answer_keep("0.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=0,2 -- %s local=8192");
     json_t *own = said_json();
-    answer_keep("1.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=1 -- %s local=64");
+    answer_keep("1.json", "--gpu=t4 --json --world=64 --local-world=4 --ranks=1 -- %s local=8192");
     snprintf(line, sizeof(line), "--merge %s/0.json %s/1.json --json", folder, folder);
     json_t *top = dryrun_json(line, 0);
     cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 3);
@@ -222,6 +222,9 @@ Test(world, answers_of_ranks_are_merged)
     cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), number(at(own, "gpus", 0), "needed_bytes"));
     cr_expect_eq(number(at(top, "gpus", 0), "smallest_bytes"), number(at(own, "gpus", 0), "smallest_bytes"));
     cr_expect_eq(number(top, "world_unanswered"), 61);
+    /* The GPU that is enough is found with the memory that an answer has without its context. */
+    cr_expect_str_eq(json_string_value(json_object_get(top, "enough")),
+                     json_string_value(json_object_get(own, "enough")));
     json_decref(own);
     json_decref(top);
     snprintf(line, sizeof(line), "--merge --budget=100MiB %s/0.json %s/1.json -o %s/p.html", folder, folder, folder);

@@ -361,7 +361,7 @@ static int dryrun_merged(struct dryrun_work *w)
     run->total_bytes = gpu->total_bytes;
     gpu->own = true;
     rc = dryrun_sizes(gpu, run);
-    if (merge->needed_bytes > gpu->needed_bytes)
+    if (merge->needed_bytes >= gpu->needed_bytes)
         gpu->smallest_bytes = merge->smallest_bytes;
     GP_RAISE(gpu->needed_bytes, merge->needed_bytes);
     const bool large = gpu->needed_bytes > gpu->total_bytes && gpu->smallest_bytes > gpu->total_bytes;
@@ -392,10 +392,13 @@ static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun
 {
     const struct gp_dryrun_run *run = &w->answer.runs[one->run];
     const struct gp_need *need = gp_dryrun_worst(run);
-    struct gp_dryrun_gpu there = {.threads = other->threads, .needed_bytes = -1};
+    struct gp_dryrun_gpu there = {.threads = other->threads, .needed_bytes = -1}, here = {.threads = one->threads};
     int64_t total = other->total_bytes;
-    if (dryrun_sizes(&there, run) != GP_EXIT_OK)
+    if (dryrun_sizes(&there, run) != GP_EXIT_OK || dryrun_sizes(&here, run) != GP_EXIT_OK)
         return false;
+    /* A merged answer knows what processes of one device need together, and not when each had what. */
+    if (one->needed_bytes > here.needed_bytes)
+        there.needed_bytes += one->needed_bytes - here.needed_bytes;
     if (!need || !need->ahead.pool_bytes)
         return total >= there.needed_bytes;
     double part = run->total_bytes > 0 ? (double)need->ahead.limit_bytes / (double)run->total_bytes : 1;

@@ -2,6 +2,8 @@
  * merge.c: ranks that ran elsewhere as one run: see merge.h.  A scheduler starts the ranks, each by `dryrun --ranks=R`, and keeps
  * their answers (--json) or their recordings (--record).  A file says of which job it is: by the number of ranks, the GPU and the
  * command. */
+#include <analyze/fit.h>
+#include <base/compiler.h>
 #include <base/text.h>
 #include <common/loaded.h>
 #include <common/messages.h>
@@ -179,6 +181,20 @@ static char *merge_command(const json_t *top)
     return json_dumps(json_object_get(top, "command"), JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
+/* What an answer does not have: the memory without the context, of which that on another GPU is made.  It is the reverse of what
+ * made the answer. */
+static void merge_memory(struct gp_need *need, int64_t threads)
+{
+    const uint64_t bare = gp_fit_context_of((uint64_t)threads);
+    const int64_t context = need->context_bytes - need->code_bytes;
+    need->kernels = context > (int64_t)bare;
+    const uint64_t small = gp_fit_context_in(bare, (uint64_t)need->smallest_bytes);
+    need->memory_bytes = need->needed_bytes - context;
+    need->least_bytes = need->smallest_bytes - (int64_t)gp_fit_context_with(small, need->kernels);
+    GP_RAISE(need->memory_bytes, 0);
+    GP_RAISE(need->least_bytes, 0);
+}
+
 static int merge_answer(struct merge_work *w, const char *file, const json_t *top)
 {
     struct gp_dryrun_merge *m = w->m;
@@ -200,6 +216,8 @@ static int merge_answer(struct merge_work *w, const char *file, const json_t *to
         m->too_large |= said.too_large;
         m->answer_count++;
         m->command = m->command ? m->command : merge_words(top);
+        for (uint32_t i = 0; i < said.run.need_count; i++)
+            merge_memory(&said.run.needs[i], m->gpu->threads);
         rc = merge_run(w, &said.run);
     }
     gp_dryrun_run_free(&said.run);
