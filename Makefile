@@ -73,6 +73,9 @@ TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
 TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
+# The writer of Arrow's format (third-party/nanoarrow/README.md).
+NANOARROW := third-party/nanoarrow
+TOOL_OBJ   += $(patsubst %.c,$(B)/obj/%.o,$(wildcard $(NANOARROW)/src/nanoarrow/*/*.c $(NANOARROW)/thirdparty/flatcc/src/runtime/*.c))
 
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
@@ -128,6 +131,11 @@ $(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
 PROFILE_USERS := $(B)/obj/tools/convert/export/pprof.o $(B)/obj/tools/read/recording/frompprof.o
 $(PROFILE_USERS): TOOL_CFLAGS += -I$(B)/gen
 $(PROFILE_USERS): | $(PROFILE_PB).h
+NANOARROW_INCLUDES := -isystem $(NANOARROW)/src -isystem $(NANOARROW)/thirdparty/flatcc/include
+# Not ours: its warnings are not looked at.
+$(B)/obj/third-party/%.o: third-party/%.c $(STAMP)
+	$(call compile,$(filter-out -W%,$(ALL_CFLAGS)) -w $(NANOARROW_INCLUDES))
+$(B)/obj/tools/convert/export/arrowfile.o: TOOL_CFLAGS += $(NANOARROW_INCLUDES)
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 

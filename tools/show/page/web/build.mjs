@@ -37,4 +37,17 @@ const parts = { NOTICE: notice.replace(/--+>/g, "- ->").replace(/--/g, "- -"), C
 const page = readFileSync(join(here, "template.html"), "utf8").replace(/@(NOTICE|CSS|JS)@/g, (_, name) => parts[name]);
 mkdirSync(dirname(out), { recursive: true });
 writeFileSync(out, page);
-writeFileSync(noticeOut, `gpuprof is under the MIT licence (LICENSE).  The page that \`gpuprof report -o\` writes contains these works:\n\n${notice}\n`);
+// The command has these (third-party/nanoarrow); the licence's text is above, d3-flame-graph's.
+const arrow = `nanoarrow 0.8.0 (Apache-2.0), flatcc fd3c4ae5 (Apache-2.0)
+
+The command contains these two works (third-party/nanoarrow), under the Apache License above.
+
+Apache Arrow nanoarrow
+Copyright 2023 The Apache Software Foundation
+
+This product includes software developed at
+The Apache Software Foundation (http://www.apache.org/).
+
+flatcc
+Copyright 2015-2023 Mikkel F. Jørgensen, dvide.com`;
+writeFileSync(noticeOut, `gpuprof is under the MIT licence (LICENSE).  The page that \`gpuprof report -o\` writes contains these works:\n\n${notice}\n\n${"-".repeat(80)}\n\n${arrow}\n`);
