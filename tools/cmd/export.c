@@ -3,7 +3,9 @@
  * commands.c; the formats are in tools/convert/export. */
 #include <analyze/analyze.h>
 #include <cmd/cmd.h>
+#include <cmd/exportfolder.h>
 #include <cmd/load.h>
+#include <convert/export/arrow.h>
 #include <convert/export/formats.h>
 #include <convert/export/out.h>
 #include <gpuprof/wire.h>
@@ -23,6 +25,9 @@ struct gp_export_options {
     const struct gp_export_format *format;
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
+    int table;      /* of arrow; -1: not given */
+    const char *job;
+    char job_name[256]; /* job, or made of the file's name */
     bool force, full_stacks;
     const char *step; /* NULL: not given */
     const char *symfs;
@@ -39,9 +44,10 @@ static const char *export_format_name(unsigned i)
 static const char *export_meant(const char *name)
 {
     static const char *const words[][2] = {
-        {"perfetto", "chrome"}, {"trace", "chrome"},     {"speedscope", "collapsed"}, {"flamegraph", "collapsed"},
-        {"flame", "collapsed"}, {"folded", "collapsed"}, {"json", "jsonl"},           {"ndjson", "jsonl"},
-        {"db", "sqlite"},       {"sqlite3", "sqlite"}};
+        {"perfetto", "chrome"},      {"trace", "chrome"},    {"speedscope", "collapsed"},
+        {"flamegraph", "collapsed"}, {"flame", "collapsed"}, {"folded", "collapsed"},
+        {"json", "jsonl"},           {"ndjson", "jsonl"},    {"db", "sqlite"},
+        {"sqlite3", "sqlite"},       {"ipc", "arrow"}};
     for (size_t i = 0; i < GP_COUNT(words); i++)
         if (strcasecmp(name, words[i][0]) == 0)
             return words[i][1];
@@ -110,9 +116,30 @@ static int export_read(const struct gp_export_options *o, struct gp_recording **
     return gp_load_cut("export", *recording, &o->part);
 }
 
+/* The tables of a recording, or of all recordings in a folder. */
+static int export_folder(const struct gp_export_options *o)
+{
+    char **files = NULL, *one[] = {(char *)o->file, NULL};
+    int rc = gp_rank_files("export", o->file, &files);
+    struct gp_export_folder all = {.files = files ? files : one,
+                                   .folder = o->output,
+                                   .job = o->job_name,
+                                   .symfs = o->symfs,
+                                   .part = o->part,
+                                   .force = o->force};
+    while (all.files[all.count])
+        all.count++;
+    if (!rc)
+        rc = gp_export_folder(&all);
+    gp_rank_files_free(files);
+    return rc;
+}
+
 static int export_command(void *options)
 {
     const struct gp_export_options *o = options;
+    if (o->format->write == gp_export_arrow && o->table < 0)
+        return export_folder(o);
     struct gp_recording *recording = NULL;
     struct gp_steps *steps = NULL;
     if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
@@ -126,7 +153,10 @@ static int export_command(void *options)
         gp_recording_free(recording);
         return rc;
     }
+    struct gp_arrow_job job = gp_export_job(o->job_name, o->file, recording);
     struct gp_export export = {.recording = recording,
+                               .job = &job,
+                               .table = o->table < 0 ? 0 : (unsigned)o->table,
                                .steps = steps,
                                .weight = export_weight(o, recording),
                                .full_stacks = o->full_stacks,
@@ -152,7 +182,11 @@ static const struct gp_command_option export_options[] = {
     GP_OPTION(struct gp_export_options, format_name, 'f', "format", "FORMAT", GP_ARG_CHOICE, "the format",
               .choice = export_format_name, .meant = export_meant),
     GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
-              "the file to write; without it, or with '-', standard output; sqlite needs a file"),
+              "the file to write; without it, or with '-', standard output; sqlite needs a file, and arrow a folder"),
+    GP_OPTION(struct gp_export_options, table, 0, "table", "TABLE", GP_ARG_INDEX,
+              "arrow: this table alone, as a stream", .choice = gp_arrow_table_name),
+    GP_OPTION(struct gp_export_options, job, 0, "job", "NAME", GP_ARG_TEXT,
+              "arrow: the name of the job, in every row (default the name of the folder or of the file)"),
     GP_OPTION(struct gp_export_options, weight, 0, "weight", "WEIGHT", GP_ARG_INDEX,
               "weigh the stacks of pprof and collapsed by the memory that is live at the end, live at the peak, "
               "allocated in total, or suspected by 'gpuprof leaks' (default peak if the program has ended, else live)",
@@ -187,6 +221,17 @@ static int export_check(void *options)
         return gp_usage_error("export", "--weight: %s has no stacks to weigh", format->name);
     if (o->blocks >= 0 && format->write != gp_export_chrome)
         return gp_usage_error("export", "--blocks: for --format=chrome alone");
+    bool arrow = format->write == gp_export_arrow;
+    if (!arrow && (o->table >= 0 || o->job))
+        return gp_usage_error("export", "%s: for --format=arrow alone", o->job ? "--job" : "--table");
+    if (arrow && o->table < 0 && !o->output)
+        return gp_usage_error("export", "arrow: name a folder for the tables with -o, or one of them with --table");
+    if (o->job && !*o->job)
+        return gp_usage_error("export", "--job: the name is empty");
+    if (o->job)
+        snprintf(o->job_name, sizeof(o->job_name), "%s", o->job);
+    else
+        gp_export_job_name(o->job_name, sizeof(o->job_name), o->file);
     if (o->full_stacks && format->write != gp_export_pprof)
         return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
     if (o->step && o->weight != GP_EXPORT_LEAKED)
@@ -205,21 +250,29 @@ const struct gp_command_spec gp_command_export = {
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
     .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks] "
-                     "[--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--symfs=DIR]"),
-    .about =
-        GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
-                "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
-                "scripts and speedscope; csv and jsonl with one event per line; sqlite as a database.",
-                "A program that has exited holds almost nothing at the end of its recording, so its stacks are "
-                "weighed at its peak unless '--weight' says otherwise. A pprof file has all weights; '--weight' "
-                "chooses the one that is shown first. docs/export.md describes columns and sample types."),
+                     "[--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--symfs=DIR]",
+                     "FILE|DIR --format=arrow (-o OUT | --table=TABLE [-o OUT]) [--job=NAME] [--force] [--from=WHEN] "
+                     "[--to=WHEN] [--symfs=DIR]"),
+    .about = GP_LIST(
+        "Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
+        "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
+        "scripts and speedscope; csv and jsonl with one event per line; sqlite as a database; arrow as typed tables "
+        "for DuckDB, polars, pandas, ClickHouse and "
+        "others.",
+        "A program that has exited holds almost nothing at the end of its recording, so its stacks are "
+        "weighed at its peak unless '--weight' says otherwise. A pprof file has all weights; '--weight' "
+        "chooses the one that is shown first. docs/export.md describes columns and sample types.",
+        "With '--format=arrow' OUT is a folder, with a folder for each table in it. FILE may be the folder of a "
+        "job's recordings, which are written several at a time. A second run goes on where the first one ended, "
+        "and leaves alone what is newer than its recording."),
     .options = export_options,
     .operands = export_operands,
-    .examples =
-        GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof x.pb.gz",
-                     "Show the memory at the peak in pprof."},
-                    {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
-    GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1),
+    .examples = GP_EXAMPLES(
+        {"gpuprof export train.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof x.pb.gz",
+         "Show the memory at the peak in pprof."},
+        {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."},
+        {"gpuprof export recordings/ --format=arrow -o tables/", "Write the tables of all ranks of a job."}),
+    GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1, .table = -1),
     .surplus = "one recording at a time",
     .check = export_check,
     .run = export_command,

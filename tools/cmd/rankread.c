@@ -19,8 +19,7 @@ static void ranks_name(const struct gp_loaded *loaded, uint32_t site, char name[
     gp_symbols_line(loaded->symbols, site, NULL, NULL, name, GP_RANK_NAME);
 }
 
-/* The number behind the last "rank" of a file's name. */
-static bool ranks_of_name(const char *file, int32_t *number)
+bool gp_rank_of_name(const char *file, int32_t *number)
 {
     const char *base = strrchr(file, '/'), *found = NULL;
     for (const char *at = base ? base : file; (at = strcasestr(at, "rank")); at += 4)
@@ -41,7 +40,7 @@ static void ranks_identity(struct gp_job_rank *rank, const struct gp_recording *
         rank->number = r->rank;
         rank->local_number = r->local_rank;
         rank->world_size = r->world_size;
-    } else if (ranks_of_name(rank->file, &rank->number)) {
+    } else if (gp_rank_of_name(rank->file, &rank->number)) {
         rank->from = GP_RANK_FILE_NAME;
     }
     snprintf(rank->host, sizeof(rank->host), "%s", r->host);

@@ -16,6 +16,8 @@ struct gp_rank_read {
 /* rankread.c.  Reads one file of the options: files[0], or of order n more[n - 1].  GP_EXIT_OK, also of a refused file;
  * or an exit status after a message. */
 int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *options, uint32_t order);
+/* rankread.c.  The number behind the last "rank" of a file's name; false: there is none. */
+bool gp_rank_of_name(const char *file, int32_t *number);
 /* rankread.c.  Frees what the rank points to. */
 void gp_rank_free(struct gp_job_rank *rank);
 

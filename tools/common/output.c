@@ -35,6 +35,7 @@ static const struct gp_output_format output_formats[] = {
     {GP_OUTPUT_START("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["), "\"producer\":\"gpuprof\"", true},
     {GP_OUTPUT_START("event,time_ns,unix_ns,type,kind,device,"), NULL, false},
     {GP_OUTPUT_START("gpuprof.trace/1\n"), NULL, false},
+    {GP_OUTPUT_START("\xff\xff\xff\xff"), "gpuprof.", false}, /* Arrow's stream: its schema has the table's name */
     {GP_OUTPUT_START("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "), "<testsuite name=\"gpuprof\"", false},
     {GP_OUTPUT_START("\x80\x02}(X\x08\0\0\0segments"), "gpuprof_allocator", true},
     {GP_OUTPUT_START("\x80\x04"), "gpuprof_allocator", true}}; /* of the Python package */

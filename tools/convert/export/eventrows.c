@@ -8,19 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-int gp_export_rows_begin(struct gp_export_rows *rows, const struct gp_export *export)
+int gp_export_rows_begin_flow(struct gp_export_rows *rows, const struct gp_export *export, struct gp_flow *flow)
 {
     const struct gp_recording *recording = export->recording;
     memset(rows, 0, sizeof(*rows));
     rows->export = export;
     rows->next = -(int64_t)recording->baseline_count;
-    rows->flow = gp_flow_new(recording);
+    rows->flow = flow;
+    rows->borrowed = true;
     rows->labels = calloc(recording->site_count + 1, sizeof(rows->labels[0]));
     if (!rows->flow || !rows->labels) {
         gp_export_rows_end(rows);
         return -ENOMEM;
     }
     return 0;
+}
+
+int gp_export_rows_begin(struct gp_export_rows *rows, const struct gp_export *export)
+{
+    struct gp_flow *flow = gp_flow_new(export->recording);
+    int rc = gp_export_rows_begin_flow(rows, export, flow);
+    if (rc)
+        gp_flow_free(flow);
+    rows->borrowed = false;
+    return rc;
 }
 
 static bool rows_has_address(unsigned type)
@@ -87,7 +98,8 @@ const char *gp_export_rows_label(struct gp_export_rows *rows, uint32_t site)
 
 void gp_export_rows_end(struct gp_export_rows *rows)
 {
-    gp_flow_free(rows->flow);
+    if (!rows->borrowed)
+        gp_flow_free(rows->flow);
     free(rows->labels);
     rows->flow = NULL;
     rows->labels = NULL;

@@ -19,14 +19,18 @@
 /* The weight of a stack. */
 enum gp_export_weight { GP_EXPORT_LIVE, GP_EXPORT_PEAK, GP_EXPORT_ALLOCATED, GP_EXPORT_LEAKED, GP_EXPORT_WEIGHTS };
 
+struct gp_arrow_job;
+
 struct gp_export {
     const struct gp_recording *recording;
     struct gp_symbols *symbols;
     enum gp_export_weight weight;
-    const struct gp_steps *steps; /* of weight leaked; NULL: those that gp_steps_find finds */
-    bool full_stacks;             /* pprof: also the frames inside the one that names the site */
-    uint32_t block_limit;         /* chrome: number of lifetimes to draw, the largest blocks first */
-    gp_rec_progress_fn *progress; /* may be NULL; parts of 1000 */
+    const struct gp_steps *steps;   /* of weight leaked; NULL: those that gp_steps_find finds */
+    bool full_stacks;               /* pprof: also the frames inside the one that names the site */
+    unsigned table;                 /* arrow: the one that is written */
+    const struct gp_arrow_job *job; /* arrow: not NULL */
+    uint32_t block_limit;           /* chrome: number of lifetimes to draw, the largest blocks first */
+    gp_rec_progress_fn *progress;   /* may be NULL; parts of 1000 */
     void *progress_arg;
     char why[128]; /* the reason, if errno does not tell it */
 };
@@ -53,6 +57,7 @@ int gp_export_jsonl(struct gp_export *export, struct gp_out *out);
 int gp_export_chrome(struct gp_export *export, struct gp_out *out);
 int gp_export_collapsed(struct gp_export *export, struct gp_out *out);
 int gp_export_pprof(struct gp_export *export, struct gp_out *out);
+int gp_export_arrow(struct gp_export *export, struct gp_out *out);
 int gp_export_sqlite(struct gp_export *export, const char *path);
 
 /* Every event in order, the baseline first.  Events have the numbers 0, 1, ... of
@@ -72,11 +77,14 @@ struct gp_export_rows {
     const struct gp_export *export;
     struct gp_flow *flow;
     int64_t next;
+    bool borrowed;       /* the flow is not ours to free */
     char (*labels)[160]; /* of sites, made at their first use; "": not yet */
     unsigned shown;
 };
 /* 0 or -ENOMEM. */
 int gp_export_rows_begin(struct gp_export_rows *rows, const struct gp_export *export);
+/* The same with a flow of the recording, which must outlive the rows. */
+int gp_export_rows_begin_flow(struct gp_export_rows *rows, const struct gp_export *export, struct gp_flow *flow);
 bool gp_export_rows_next(struct gp_export_rows *rows, struct gp_export_row *row);
 /* "function (file:line)" of the site's own frame; valid until rows end. */
 const char *gp_export_rows_label(struct gp_export_rows *rows, uint32_t site);

@@ -2,7 +2,7 @@
 """Checks the files that test_export.c wrote: export_check.py FOLDER BLOCKS
 
 Reads each format as its own readers do: csv, json and sqlite3 of Python, the sqlite3 command, protobuf by its wire
-rules and by protoc-c, collapsed stacks by flamegraph.pl's expression, traces by Perfetto's rules.  Computes the expected
+rules and by protoc-c, Arrow by those of its stream format, collapsed stacks by flamegraph.pl's expression, traces by Perfetto's rules.  Computes the expected
 contents from truth.json, which has the raw events as the test copied them.  Uses no code of the product.
 """
 import csv
@@ -355,7 +355,155 @@ def check_sqlite():
         must(frames == [(f["function"], f["file"]) for f in stacks[site]], "sqlite: frames", frames)
 
 
-checks = (check_csv, check_jsonl, check_collapsed, check_pprof, check_chrome, check_sqlite)
+# ---- Arrow: the stream format by its wire rules, flatbuffers too -------------------------------------------------------
+def uint(data, at, size):
+    must(0 <= at and at + size <= len(data), "arrow: a number is cut")
+    return int.from_bytes(data[at:at + size], "little")
+
+
+def field(data, table, number):
+    """Where a field of a flatbuffer's table lies; 0: it has its default."""
+    vtable = table - int.from_bytes(data[table:table + 4], "little", signed=True)
+    if uint(data, vtable, 2) <= 4 + 2 * number:
+        return 0
+    offset = uint(data, vtable + 4 + 2 * number, 2)
+    return table + offset if offset else 0
+
+
+def follow(data, at):
+    return at + uint(data, at, 4)
+
+
+def items(data, table, number):
+    """Where the first item of a vector lies, and how many there are."""
+    at = field(data, table, number)
+    if not at:
+        return 0, 0
+    vector = follow(data, at)
+    return vector + 4, uint(data, vector, 4)
+
+
+def arrow_columns(data, schema):
+    """(name, type) of each column: Schema.fields, Field.name, Field.type."""
+    first, count = items(data, schema, 1)
+    for i in range(count):
+        column = follow(data, first + 4 * i)
+        name = follow(data, field(data, column, 0))
+        kind, of = uint(data, field(data, column, 2), 1), follow(data, field(data, column, 3))
+        if kind == 2:  # Int: bitWidth, is_signed
+            must(uint(data, field(data, of, 1), 1) == 1, "arrow: an unsigned column")
+            kind = "int%d" % uint(data, field(data, of, 0), 4)
+        elif kind == 10:  # Timestamp: unit, timezone
+            zone = follow(data, field(data, of, 1))
+            must(uint(data, field(data, of, 0), 2) == 3, "arrow: not nanoseconds")
+            must(data[zone + 4:zone + 4 + uint(data, zone, 4)] == b"UTC", "arrow: not UTC")
+            kind = "time"
+        else:
+            kind = {5: "text", 6: "flag"}[kind]
+        yield data[name + 4:name + 4 + uint(data, name, 4)].decode(), kind
+
+
+def arrow_values(kind, length, valid, parts):
+    valid = [not valid or valid[i >> 3] >> (i & 7) & 1 for i in range(length)]
+    if kind == "text":
+        ends, body = (memoryview(parts[0]).cast("i") if parts[0] else [0]), parts[1]
+        values = [body[ends[i]:ends[i + 1]].decode("utf-8") for i in range(length)]
+    elif kind == "flag":
+        values = [bool(parts[0][i >> 3] >> (i & 7) & 1) for i in range(length)]
+    else:
+        values = list(memoryview(parts[0]).cast("i" if kind == "int32" else "q"))[:length]
+    return [value if known else None for value, known in zip(values, valid)]
+
+
+def arrow_read(name):
+    """The columns of a table, and its rows as dictionaries."""
+    data, at, columns, rows = open(path(name), "rb").read(), 0, None, []
+    while True:
+        must(uint(data, at, 4) == 0xFFFFFFFF, "arrow: no message begins here")
+        size, at = uint(data, at + 4, 4), at + 8
+        if not size:
+            must(at == len(data), "arrow: there is more behind the end")
+            return columns, rows
+        must(at % 8 == 0 and size % 8 == 0, "arrow: a message is not aligned")
+        head, at = data[at:at + size], at + size
+        message_at = follow(head, 0)
+        kind, header = uint(head, field(head, message_at, 1), 1), follow(head, field(head, message_at, 2))
+        if kind == 1:
+            columns = dict(arrow_columns(head, header))
+            continue
+        must(kind == 3, "arrow: a message of another kind:", kind)
+        size = uint(head, field(head, message_at, 3), 8)
+        body, at = data[at:at + size], at + size
+        nodes, node_count = items(head, header, 1)
+        buffers, _ = items(head, header, 2)
+        must(node_count == len(columns), "arrow: columns", node_count)
+        read = {}
+        for i, (column, what) in enumerate(columns.items()):
+            length, parts = uint(head, nodes + 16 * i, 8), []
+            for _ in range(3 if what == "text" else 2):
+                start, count = uint(head, buffers, 8), uint(head, buffers + 8, 8)
+                must(start + count <= len(body), "arrow: a buffer is cut")
+                parts.append(body[start:start + count])
+                buffers += 16
+            read[column] = arrow_values(what, length, parts[0], parts[1:])
+            must(uint(head, nodes + 16 * i + 8, 8) == read[column].count(None), "arrow: nulls of", column)
+        rows += [dict(zip(read, values)) for values in zip(*read.values())]
+
+
+def check_arrow():
+    def place(row):
+        return "host" if row["on_host"] else row["device"] if row["device"] is None else str(row["device"])
+    columns, rows = arrow_read("arrow")
+    wanted = dict(job="text", rank="int32", pid="int64", event="int64", time="time", type="text", kind="text",
+                  device="int32", on_host="flag", address="int64", bytes="int64", requested_bytes="int64",
+                  stream="int64", thread="int32", site="int32", peer="int64", allocated_change="int64")
+    must(columns == wanted, "arrow:", columns)
+    must(len(rows) == len(events), "arrow:", len(rows), "rows of", len(events))
+    sums, highest = Counter(), Counter()
+    for number, (row, e) in enumerate(zip(rows, events)):
+        must((row["job"], row["rank"], row["pid"]) == ("a job", 3, truth["pid"]), "arrow: keys", row)
+        must(row["event"] == number and row["type"] == TYPES[e["type"]] and row["kind"] == KINDS[e["kind"]], "arrow:", row)
+        must(row["time"] == truth["begin_unix_ns"] + e["time_ns"] - truth["begin_ns"], "arrow: time", row)
+        must(row["peer"] == (None if e["peer"] < 0 else e["peer"]) and row["site"] == e["site"], "arrow:", row, e)
+        if e["type"] in (ALLOC, FREE):
+            must((row["bytes"], row["requested_bytes"]) == (e["bytes"], e["requested"]), "arrow:", row)
+            must(row["address"] == e["address"] and place(row) == device_name(e["device"]), "arrow:", row)
+        else:
+            must(row["address"] is None and place(row) is None, "arrow: unknown is null:", row)
+        if row["allocated_change"]:
+            sums[e["device"]] += row["allocated_change"]
+            highest[e["device"]] = max(highest[e["device"]], sums[e["device"]])
+    must(highest == +peak, "arrow: peaks of the changes", highest, peak)
+    _, rows = arrow_read("arrow.blocks")
+    begun = [n for n, e in enumerate(events) if e["type"] == ALLOC]
+    must([row["from_event"] for row in rows] == begun, "arrow: blocks")
+    held = Counter()
+    for row in rows:
+        e = events[row["from_event"]]
+        must(row["to_event"] == (None if e["peer"] < 0 else e["peer"]) and row["bytes"] == e["bytes"], "arrow:", row, e)
+        must(row["counted"] == (row["kind"] in COUNTED), "arrow: counted", row)
+        at = peak_event.get(e["device"], -1)
+        if row["counted"] and row["from_event"] <= at and not (row["to_event"] is not None and row["to_event"] <= at):
+            held[row["site"], e["device"], row["kind"]] += row["bytes"]
+    must(held == at_peak, "arrow: blocks at the peak", held, at_peak)
+    _, rows = arrow_read("arrow.devices")
+    must([row["peak_bytes"] for row in rows] == [peak[i] for i in range(len(rows))], "arrow: devices", rows)
+    names = [(row["event"], row["name"]) for row in arrow_read("arrow.marks")[1]]
+    must(names == [(n, e["name"]) for n, e in enumerate(events) if e["type"] == MARK], "arrow: marks", names)
+    frames = defaultdict(list)
+    for row in arrow_read("arrow.frames")[1]:
+        frames[row["site"]].append((row["function"], row["file"], row["python"], row["inlined"]))
+    for site in range(1, len(stacks)):
+        must(frames[site] == [(f["function"], f["file"], bool(f["python"]), bool(f["inlined"])) for f in stacks[site]],
+             "arrow: frames", frames[site])
+    must([row["site"] for row in arrow_read("arrow.sites")[1]] == list(range(len(stacks))), "arrow: sites")
+    (job,) = arrow_read("arrow.job")[1]
+    must(job["events"] == len(events) and job["begin_time"] == truth["begin_unix_ns"], "arrow: job", job)
+    for name in ("samples", "sleeps", "threads"):
+        arrow_read("arrow." + name)
+
+
+checks = (check_csv, check_jsonl, check_collapsed, check_pprof, check_chrome, check_sqlite, check_arrow)
 for check in checks:
     check()
 print("judged %d formats" % len(checks))

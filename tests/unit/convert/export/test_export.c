@@ -2,6 +2,7 @@
  * test_export.c: recordings in the formats of other tools. Escapes of text are tested here. Random
  * recordings with hostile names are written as whole files, which export_check.py checks: it reads each
  * format with a third-party reader and recomputes every number from the raw events. */
+#include <convert/export/arrow.h>
 #include <convert/export/formats.h>
 #include <convert/export/out.h>
 #include <gpuprof/wire.h>
@@ -323,7 +324,8 @@ static void judge(struct gp_recording *r, uint32_t blocks)
     char name[64], command[512];
     unsigned formats = 0;
     folder_make();
-    struct gp_export export = {.recording = r, .symbols = symbols_of(r)};
+    const struct gp_arrow_job job = {.name = "a job", .has_rank = true, .rank = 3, .file = "x.gpuprof"};
+    struct gp_export export = {.recording = r, .symbols = symbols_of(r), .job = &job};
     truth_write(r, export.symbols, place("truth.json"));
     for (; gp_export_format_at(formats); formats++) {
         const struct gp_export_format *format = gp_export_format_at(formats);
@@ -337,6 +339,12 @@ static void judge(struct gp_recording *r, uint32_t blocks)
             if (format->write == gp_export_pprof)
                 write_one(&export, format, place(name));
             export.full_stacks = false;
+            for (export.table = 1; format->write == gp_export_arrow && gp_arrow_table_name(export.table);
+                 export.table++) {
+                snprintf(name, sizeof(name), "arrow.%s", gp_arrow_table_name(export.table));
+                write_one(&export, format, place(name));
+            }
+            export.table = 0;
         }
     }
     snprintf(command, sizeof(command), "python3 %s %s %u 2>&1",
