@@ -6,12 +6,13 @@ import os
 import sys
 from typing import List, NoReturn
 
-from . import _library, _summary, _version
+from . import _library, _parquet, _summary, _version
 
 _USAGE = """usage: python -m gpuprof              prints the memory table of this interpreter, for each device
        python -m gpuprof -p PID       prints the table of another process
        python -m gpuprof --version    prints the version of this package
        python -m gpuprof run [OPTIONS OF gpuprof run] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS]
+       python -m gpuprof parquet (FILE|DIR).. -o OUT    writes the tables of recordings as Parquet; needs pyarrow
 
 The first form is useful under `gpuprof run` or with python -i; in a program, call
 gpuprof.memory_summary().  `run` starts this Python again under `gpuprof run`, for example:
@@ -75,6 +76,8 @@ def main(arguments: List[str]) -> int:
         return 0
     if arguments[0] == "run":
         return _run(arguments[1:])
+    if arguments[0] == "parquet":
+        return _parquet.main(arguments[1:])
     pid = arguments[1] if arguments[0] in ("-p", "--pid") and len(arguments) == 2 else ""
     if arguments[0].startswith("--pid=") and len(arguments) == 1:
         pid = arguments[0][len("--pid=") :]

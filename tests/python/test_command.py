@@ -57,6 +57,28 @@ class Summary(unittest.TestCase):
             self.assertTrue(done.stderr.startswith("gpuprof: "), done.stderr)
 
 
+class Parquet(unittest.TestCase):
+    """Without pyarrow; tests/real/fleet.sh has it."""
+
+    def test_usage(self):
+        self.assertIn("usage:", python("-m", "gpuprof", "parquet", "--help").stdout)
+        for arguments, why in (([], "no recording given"), (["x"], "with -o"), (["x", "-o"], "a value is missing"),
+                               (["x", "-o", "y", "--hard"], "no such option")):
+            done = python("-m", "gpuprof", "parquet", *arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn(why, done.stderr)
+
+    def test_pyarrow_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "pyarrow.py"), "w", encoding="ascii") as file:
+                file.write("raise ImportError('none here')")
+            code = f"import sys; sys.path.insert(0, {folder!r}); from gpuprof import _parquet; sys.exit(_parquet.main(['x', '-o', {folder!r} + '/y']))"
+            done = python("-c", code)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Parquet needs pyarrow, which this Python lacks (pip install pyarrow): none here", done.stderr)
+            self.assertEqual(os.listdir(folder), ["pyarrow.py"])
+
+
 class Reset(unittest.TestCase):
     """The command resets the peaks that the package reads, and the other way round."""
 
