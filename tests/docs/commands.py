@@ -73,6 +73,9 @@ class Place:
         for name in ("BEFORE", "AFTER"):
             os.rename(os.path.join(self.folder, name + ".gpuprof"), os.path.join(self.folder, name))
         shutil.copy(os.path.join(self.folder, "train.gpuprof"), os.path.join(self.folder, ".kept"))
+        os.mkdir(os.path.join(self.folder, "job"))
+        for rank in range(2):
+            shutil.copy(os.path.join(self.folder, "train.gpuprof"), os.path.join(self.folder, "job", f"run.rank{rank}.gpuprof"))
         with open(os.path.join(self.folder, "memory.budgets"), "w", encoding="utf-8") as file:
             file.write("peak 20GiB\n")
 

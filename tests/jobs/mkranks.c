@@ -4,6 +4,7 @@
  * about EVENTS events, and begins LATER seconds later.  Eight ranks share a host.  JOB:
  *   uneven    (default) rank 3 grows at a line, rank 5 gathers 2 GiB that the others do not have, rank 7 has a smaller GPU
  *   even      all ranks are alike
+ *   asleep    as uneven, and rank 2 also loses its optimizer's memory for a while
  *   leaks     each rank grows at a line, but rank 3 at another one, and rank 5 does not
  *   unmarked  as leaks, and no marks say where a step begins
  *   launcher  also the recording of a process without a rank that held no memory, run.gpuprof
@@ -20,15 +21,23 @@
 #define LAYERS 24u
 #define US     1000ull
 
-enum job { JOB_UNEVEN, JOB_EVEN, JOB_LEAKS, JOB_UNMARKED, JOB_LAUNCHER, JOBS };
-static const char *const job_names[] = {"uneven", "even", "leaks", "unmarked", "launcher"};
+enum job { JOB_UNEVEN, JOB_EVEN, JOB_ASLEEP, JOB_LEAKS, JOB_UNMARKED, JOB_LAUNCHER, JOBS };
+static const char *const job_names[] = {"uneven", "even", "asleep", "leaks", "unmarked", "launcher"};
 
 struct mkranks {
     enum job job;
     struct recmake *make;
     uint64_t now_ns, next; /* address */
     uint32_t weights[LAYERS], activations[LAYERS], optimizer, gather, kept, cached;
+    uint64_t states[LAYERS]; /* addresses of the optimizer's blocks */
+    struct gp_rec_sleep sleeps[2 * LAYERS];
+    size_t sleep_count;
 };
+
+static bool mkranks_is_uneven(enum job job)
+{
+    return job == JOB_UNEVEN || job == JOB_ASLEEP;
+}
 
 static uint64_t mkranks_take(struct mkranks *job, uint64_t bytes, uint32_t site)
 {
@@ -75,7 +84,7 @@ static void mkranks_sites(struct mkranks *job)
 static void mkranks_keep(struct mkranks *job, int rank)
 {
     bool leaks = job->job == JOB_LEAKS || job->job == JOB_UNMARKED;
-    if (leaks ? rank != 5 : rank == 3 && job->job == JOB_UNEVEN)
+    if (leaks ? rank != 5 : rank == 3 && mkranks_is_uneven(job->job))
         mkranks_take(job, MIB, leaks && rank == 3 ? job->cached : job->kept);
 }
 
@@ -84,9 +93,9 @@ static void mkranks_train(struct mkranks *job, int rank, uint64_t events)
     uint64_t held[LAYERS], steps = events / (4 * LAYERS + 2) + 1;
     for (uint32_t i = 0; i < LAYERS; i++) {
         mkranks_take(job, 96 * MIB + (unsigned)(rank % 4) * 16384u, job->weights[i]);
-        mkranks_take(job, 192 * MIB, job->optimizer);
+        job->states[i] = mkranks_take(job, 192 * MIB, job->optimizer);
     }
-    if (job->job == JOB_UNEVEN && rank == 5)
+    if (mkranks_is_uneven(job->job) && rank == 5)
         mkranks_take(job, 2048 * MIB, job->gather);
     for (uint64_t step = 0; step < steps; step++) {
         recmake_at(job->make, job->now_ns += 100 * US);
@@ -103,15 +112,43 @@ static void mkranks_train(struct mkranks *job, int rank, uint64_t events)
     }
 }
 
+static void mkranks_note(struct mkranks *job, uint8_t what)
+{
+    job->sleeps[job->sleep_count++] =
+        (struct gp_rec_sleep){.time_ns = job->now_ns, .bytes = 192 * MIB, .site = job->optimizer, .what = what};
+}
+
+/* The blocks stay where they are, without memory, and get some again. */
+static void mkranks_sleep(struct mkranks *job)
+{
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        mkranks_free(job, job->states[i], 192 * MIB, job->optimizer);
+        mkranks_note(job, GP_SLEEP_FALLS);
+    }
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        recmake_at(job->make, job->now_ns += 5 * US);
+        recmake_alloc(job->make, 0, GP_KIND_LINEAR, job->states[i], 192 * MIB, job->optimizer);
+        mkranks_note(job, GP_SLEEP_WAKES);
+    }
+}
+
 static int mkranks_write(const char *folder, int rank, int world, uint64_t events, enum job kind, uint64_t later)
 {
     static char host[32], path[512];
-    unsigned gib = kind == JOB_UNEVEN && rank == 7 ? 40 : 80;
+    unsigned gib = mkranks_is_uneven(kind) && rank == 7 ? 40 : 80;
     struct mkranks job = {.job = kind, .make = recmake_new((int64_t)(gib * GIB)), .next = 1ull << 40};
     job.now_ns = 1000000 * US + (uint64_t)rank * US;
     mkranks_sites(&job);
     mkranks_train(&job, rank, events);
+    if (kind == JOB_ASLEEP && rank == 2)
+        mkranks_sleep(&job);
     struct gp_recording *r = recmake_done(job.make);
+    if (job.sleep_count) {
+        r->sleeps = calloc(job.sleep_count, sizeof(*r->sleeps));
+        r->sleep_count = r->sleeps ? job.sleep_count : 0;
+        for (size_t i = 0; i < r->sleep_count; i++)
+            r->sleeps[i] = job.sleeps[i];
+    }
     snprintf(host, sizeof(host), "node%d", rank / 8);
     r->host = host;
     r->begin_unix_ns += later * 1000000000ull;
@@ -146,7 +183,9 @@ int main(int argc, char **argv)
     while (argc > 4 && kind < JOBS && strcmp(argv[4], job_names[kind]) != 0)
         kind++;
     if (argc < 4 || kind == JOBS)
-        return fprintf(stderr, "usage: mkranks FOLDER WORLD EVENTS [uneven|even|leaks|unmarked|launcher [LATER]]\n"), 2;
+        return fprintf(stderr,
+                       "usage: mkranks FOLDER WORLD EVENTS [uneven|even|asleep|leaks|unmarked|launcher [LATER]]\n"),
+               2;
     int world = atoi(argv[2]);
     for (int rank = 0; rank < world && !rc; rank++)
         rc = mkranks_write(argv[1], rank, world, strtoull(argv[3], NULL, 10), (enum job)kind,

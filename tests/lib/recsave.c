@@ -165,9 +165,20 @@ static uint8_t save_index(const struct gp_recording *r, uint32_t device)
     return device < r->device_count ? r->devices[device].index : GP_REC_NO_DEVICE;
 }
 
+/* The mark of an event at which a block falls asleep or wakes: rows of sleeps and events are in the order of time. */
+static uint32_t save_sleep(const struct gp_recording *r, const struct gp_rec_event *event, size_t *next)
+{
+    const struct gp_rec_sleep *sleep = &r->sleeps[*next];
+    unsigned type = *next < r->sleep_count && sleep->what == GP_SLEEP_FALLS ? GP_EVENT_FREE : GP_EVENT_ALLOC;
+    if (*next == r->sleep_count || sleep->time_ns != event->time_ns || type != event->type)
+        return 0;
+    return r->sleeps[(*next)++].what;
+}
+
 static void save_events(struct save *save, const struct gp_rec_event *events, size_t count, enum gp_format_type type)
 {
     const struct gp_recording *r = save->recording;
+    size_t sleep = 0;
     for (size_t i = 0; i < count; i++) {
         const struct gp_rec_event *from = &events[i];
         struct gp_wire_event event = {.time_ns = from->time_ns,
@@ -184,6 +195,7 @@ static void save_events(struct save *save, const struct gp_rec_event *events, si
             event.bytes = from->bytes;
             event.requested_bytes = gp_rec_requested(from);
             event.stream = from->stream < r->stream_count ? r->streams[from->stream] : 0;
+            event.error = save_sleep(r, from, &sleep);
         }
         gp_file_add(save->file, &event, type);
     }

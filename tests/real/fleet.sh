@@ -1,43 +1,72 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# fleet.sh: the statements of docs/fleet.md that make Parquet of a job's recordings, run by DuckDB of the package index: the
-# peak of each rank is that of `gpuprof report`.  By name only: tests/real/fleet.sh [BUILD].  77: no DuckDB.
+# fleet.sh: the statements of docs/fleet.md, asked of real engines of the package index about made-up jobs, whose answers are those of
+# gpuprof's own commands: `report`, `diff` and `peak`.
+#
+#   tests/real/fleet.sh [BUILD] [ENGINE...]
+#
+# ENGINE is one of tests/real/fleet/ask.py; all of them without one.  RANKS=256 and EVENTS=100000 of each rank; a quarter of that shows
+# as much.  Spark needs a Java.  The engines are rows of index.table.  By name only.  77: no engine can be had.
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- pyarrow duckdb duckdb-arrow clickhouse clickhouse-arrow polars pandas spark
+here=$PWD/tests/real/fleet
 page=$PWD/docs/fleet.md
+ranks=${RANKS:-256} events=${EVENTS:-100000}
+engines=$(tests/real/index engines) || { echo "$engines"; exit 77; }
+export PYTHONPATH="$PWD/python" PYTHONDONTWRITEBYTECODE=1 PATH="$build/bin:$PATH"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-python=${PYTHON:-python3}
-if ! "$python" -c 'import duckdb' 2>/dev/null; then
-    python3 -m venv "$dir/env" && "$dir/env/bin/pip" -q install duckdb ||
-        { echo "fleet.sh: DuckDB cannot be installed: skipped" >&2; exit 77; }
-    python=$dir/env/bin/python
-fi
-cd "$dir"
-mkdir csv
-# Three ranks with different peaks.  The command adds the rank to the name of each recording.
-for rank in 0 1 2; do
-    case $rank in 1) program="train_rt --steps 5" ;; 2) program="leak_rt --steps 30" ;; *) program="train_rt --steps 60" ;; esac
-    RANK=$rank WORLD_SIZE=3 "$build/bin/gpuprof" run --sim --record=run.gpuprof -- "$build"/examples/$program \
-        >/dev/null 2>"$dir/said" || { cat "$dir/said" >&2; exit 1; }
-    "$build/bin/gpuprof" export "run.rank$rank.gpuprof" --format=csv -o "csv/run.rank$rank.csv" 2>/dev/null
-    "$build/bin/gpuprof" report "run.rank$rank.gpuprof" --json >"rank$rank.json"
-done
-"$python" - "$page" <<'PY'
-import duckdb, json, re, sys
+passed=0 failed=0 skipped=0
+judged() { # NAME STATUS
+    [ "$2" = 0 ] && { passed=$((passed + 1)); echo "ok      $1"; return; }
+    failed=$((failed + 1))
+    echo "FAILED  $1"
+}
 
-make, ask = re.findall(r'```sql\n(.*?)```', open(sys.argv[1]).read(), re.S)[:2]
-duckdb.sql(make)
-types = {row[0]: row[1] for row in duckdb.sql("DESCRIBE FROM 'events.parquet'").fetchall()}
-assert types['device'] == 'INTEGER' and types['on_host'] == 'BOOLEAN' and types['time'] == 'TIMESTAMP_NS', types
-answers = {(rank, device): peak for rank, device, peak in duckdb.sql(ask).fetchall()}
-wanted = {}
-for rank in range(3):
-    for device in json.load(open(f'rank{rank}.json'))['devices']:
-        if device['device'] != 'host' and device['peak'] and device['peak']['bytes']:
-            wanted[rank, device['device']] = device['peak']['bytes']
-assert len(wanted) >= 3 and len(set(wanted.values())) > 1, wanted
-assert answers == wanted, (answers, wanted)
-print('fleet.sh: peaks of', len(wanted), 'ranks and devices agree:', wanted)
-PY
+cd "$dir"
+mkdir now week
+"$build/tests/jobs/mkranks" week "$ranks" "$events" even
+"$build/tests/jobs/mkranks" now "$ranks" "$events" asleep 604800
+echo "not a recording" >now/other.gpuprof
+
+# The tables: killed once on the way, and gone on with.
+begun=$(date +%s)
+for job in week now; do gpuprof export $job --format=arrow -o arrow 2>said || { cat said; exit 1; }; tail -n 1 said; done
+echo "arrow: $(($(date +%s) - begun)) s, $(du -sm arrow | cut -f 1) MiB"
+grep -q "now/other.gpuprof: .* it is left out" said || { cat said; judged "the file that is no recording is named" 1; }
+begun=$(date +%s)
+timeout -s KILL 10 "$engines/bin/python" -m gpuprof parquet week now -o tables 2>said ||
+    echo "parquet: killed with $(find tables/job -name '*.parquet' 2>/dev/null | wc -l) recordings written"
+"$engines/bin/python" -m gpuprof parquet week now -o tables 2>said || { cat said; exit 1; }
+tail -n 1 said
+bytes=$(find tables -name '*.parquet' -printf '%s\n' | awk '{sum += $1} END {print sum}')
+rows=$("$engines/bin/python" -c 'import pyarrow.dataset as d; print(d.dataset("tables/events", partitioning=None).count_rows())')
+echo "parquet: $(($(date +%s) - begun)) s, $rows events, $((bytes * 10 / rows)) tenths of a byte for each, in all tables"
+[ $((bytes / rows)) -lt 25 ]; judged "Parquet has less than 25 bytes per event" $?
+"$engines/bin/python" -m gpuprof parquet week now -o tables 2>said || true
+grep -q ": of $((2 * ranks + 1)) recordings 0 written, $((2 * ranks)) there already, 1 left out" said; judged "a second run writes nothing" $?
+[ -z "$(find tables arrow -name '.*' ! -name .gpuprof-export)" ]; judged "nothing is left beside the tables" $?
+
+rm now/other.gpuprof
+gpuprof report now --json >now.json
+gpuprof report week --json >week.json
+gpuprof diff week now --json >diff.json
+gpuprof report now/run.rank2.gpuprof --json >sleeper.json
+gpuprof peak now/run.rank5.gpuprof --json >worst.json
+for engine in "$@"; do
+    python=$engines/bin/python
+    if [ "$engine" = spark ]; then
+        command -v java >/dev/null || { skipped=$((skipped + 1)); echo "skipped spark: no Java"; continue; }
+        python=$(cd "$here/../../.." && tests/real/index spark)/bin/python ||
+            { skipped=$((skipped + 1)); echo "skipped spark: $python"; continue; }
+    fi
+    status=0
+    "$python" "$here/ask.py" "$engine" "$page" "$engine.json" >said 2>&1 || { status=1; tail -n 30 said; }
+    [ $status != 0 ] || { tail -n 1 said; "$python" "$here/judge.py" "$engine.json" now.json week.json diff.json sleeper.json worst.json || status=1; }
+    judged "$engine" $status
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -267,11 +267,11 @@ const struct gp_command_spec gp_command_export = {
         "and leaves alone what is newer than its recording."),
     .options = export_options,
     .operands = export_operands,
-    .examples = GP_EXAMPLES(
-        {"gpuprof export train.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof x.pb.gz",
-         "Show the memory at the peak in pprof."},
-        {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."},
-        {"gpuprof export recordings/ --format=arrow -o tables/", "Write the tables of all ranks of a job."}),
+    .examples =
+        GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof x.pb.gz",
+                     "Show the memory at the peak in pprof."},
+                    {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."},
+                    {"gpuprof export job/ --format=arrow -o tables/", "Write the tables of all ranks of a job."}),
     GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1, .table = -1),
     .surplus = "one recording at a time",
     .check = export_check,
