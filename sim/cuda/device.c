@@ -16,6 +16,8 @@ void sim_uuid_of(int physical, unsigned char uuid[16])
     static const unsigned char stem[15] = {0x51, 0xb7, 0x0d, 0x3e, 0x9a, 0x42, 0x4c, 0x66,
                                            0x8f, 0x10, 0x5e, 0xed, 0xc0, 0xde, 0x00};
     memcpy(uuid, stem, sizeof stem);
+    for (int i = 0; sim_spec.machine && i < 6; i++)
+        uuid[i] = (unsigned char)(sim_spec.machine >> 8 * i);
     uuid[15] = (unsigned char)physical;
 }
 

@@ -55,6 +55,7 @@ struct sim_spec {
     bool filled;         /* fill=random: see fill.c */
     bool reset_pools;    /* reset=pools: see pool.c */
     bool capture_strict; /* capture=strict: see capture.c */
+    uint64_t machine;    /* which machine the devices belong to, for their UUIDs; 0: the one that all have */
     char shared[33];     /* name of the group of processes that share devices; "": none */
     char faults[4096];   /* path of the fault script, or "" */
 };

@@ -4,6 +4,8 @@
  * capture=strict: relaxed mode excuses no thread but the capturing one, as if cuThreadExchangeStreamCaptureMode had no effect
  * elsewhere.
  * reset=pools: pools do not outlive the primary context of their device, and a call with such a pool aborts.
+ * GPUPROF_SIM_MACHINE: any text, the same for the processes of one machine: its GPUs have UUIDs of their own.  Without
+ * it, devices that are shared have those of their name.
  * node: how many ranks of the job share a node, for libraries that communicate (machine.h).
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read by cuInit, and before it when another library asks (machine.c).  A value that it cannot read is reported on stderr and cuInit fails. */
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define SIM_SHARED_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
@@ -147,6 +150,25 @@ static int sim_spec_item(char *item)
     return 0;
 }
 
+/* FNV-1a. */
+static uint64_t sim_spec_hash(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t sim_spec_machine(void)
+{
+    const char *machine = secure_getenv("GPUPROF_SIM_MACHINE");
+    const uint64_t begin = UINT64_C(0xcbf29ce484222325);
+    char user[16];
+    if (machine && *machine)
+        return sim_spec_hash(begin, machine);
+    snprintf(user, sizeof user, "%u ", (unsigned)geteuid());
+    return sim_spec.shared[0] ? sim_spec_hash(sim_spec_hash(begin, user), sim_spec.shared) : 0;
+}
+
 int sim_spec_read(void)
 {
     const char *text = secure_getenv("GPUPROF_SIM");
@@ -163,5 +185,6 @@ int sim_spec_read(void)
         error = sim_spec_bad("fill=random", "needs contents=none");
     if (!error && !sim_spec.memory)
         sim_spec.memory = sim_spec.gpu->memory;
+    sim_spec.machine = sim_spec_machine();
     return error;
 }

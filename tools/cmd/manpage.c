@@ -54,6 +54,8 @@ static const struct gp_man_section man_after[] = {
     {"ENVIRONMENT",
      {{"CUDA_INJECTION64_PATH", "The path of libgpuprof.so. A program needs nothing else to be profiled."},
       {"GPUPROF_SIM", "The value of '--sim'."},
+      {"GPUPROF_SIM_MACHINE", "Any text: simulated GPUs of another text have other UUIDs. 'gpuprof run' sets it unless "
+                              "it is set."},
       {"GPUPROF_RECORD, GPUPROF_STACKS",
        "The values of '--record' and '--stacks'. The file name must be absolute if the "
        "program changes its directory."},

@@ -69,7 +69,8 @@ static void rank_set(const char *name, const char *format, long long value)
     setenv(name, text, 1);
 }
 
-/* Each node is a machine of its own, with its own GPUs. */
+/* Each node is a machine of its own, with its own GPUs, and it is the same one in another dry run of the job, whose
+ * answer may be merged with this one's. */
 static void rank_machine(const struct gp_world *world, int64_t node)
 {
     const char *spec = getenv("GPUPROF_SIM"), *shared = spec ? strstr(spec, "shared=") : NULL;
@@ -80,6 +81,8 @@ static void rank_machine(const struct gp_world *world, int64_t node)
                  (long long)world->local);
     if (shared)
         setenv("GPUPROF_SIM", text, 1);
+    snprintf(text, sizeof(text), "world %lld node %lld", (long long)world->size, (long long)node);
+    setenv("GPUPROF_SIM_MACHINE", text, 1);
 }
 
 /* What torchrun sets, mpirun and srun. */

@@ -2,18 +2,23 @@
  * launch.c: prepares the environment in which a program is profiled; see launch.h.  It checks
  * everything before the program starts, and creates no files.
  */
+#include <base/clock.h>
+#include <base/compiler.h>
 #include <common/messages.h>
 #include <errno.h>
 #include <limits.h>
+#include <record/recorder.h>
 #include <run/launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define GP_INJECTION "CUDA_INJECTION64_PATH"
 #define GP_NVTX      "NVTX_INJECTION64_PATH"
+#define GP_MACHINE   "GPUPROF_SIM_MACHINE"
 
 static int launch_library(struct gp_launch *launch)
 {
@@ -61,6 +66,39 @@ static int launch_prepend(const char *variable, const char *folder)
     return rc;
 }
 
+static const char *launch_variable(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* The simulated GPUs of this program and its children: other programs have others.  Ranks of a job that were
+ * started one by one have the job's, which is named by what the launcher gives all of them. */
+static int launch_machine(void)
+{
+    static const char *const names[] = {"TORCHELASTIC_RUN_ID", "MASTER_ADDR",   "MASTER_PORT",
+                                        "SLURM_JOB_ID",        "SLURM_STEP_ID", "PMIX_NAMESPACE"};
+    char text[1024];
+    struct gp_rank rank;
+    uint64_t random[2] = {(uint64_t)getpid(), gp_clock_ns()};
+    const char *spec = getenv("GPUPROF_SIM");
+    if (spec && strstr(spec, "shared")) /* these are the GPUs of that name */
+        return unsetenv(GP_MACHINE);
+    gp_rank_read(&rank, launch_variable, NULL);
+    if (rank.rank >= 0 && rank.world > 1) {
+        size_t used = (size_t)snprintf(text, sizeof(text), "job %u %d", (unsigned)geteuid(), (int)rank.world);
+        for (size_t i = 0; i < GP_COUNT(names); i++) {
+            const char *value = getenv(names[i]);
+            used += (size_t)snprintf(text + used, sizeof(text) - used, " %.100s", value ? value : "");
+        }
+    } else {
+        ssize_t got = getrandom(random, sizeof(random), GRND_NONBLOCK); /* without it, pid and time do */
+        (void)got;
+        snprintf(text, sizeof(text), "%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
+    }
+    return setenv(GP_MACHINE, text, 0);
+}
+
 static int launch_sim(const struct gp_launch *launch)
 {
     char path[PATH_MAX], python[PATH_MAX + sizeof("/python")];
@@ -77,6 +115,8 @@ static int launch_sim(const struct gp_launch *launch)
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
+    if (!rc)
+        rc = launch_machine();
     rc = rc ? GP_EXIT_FAILED : gp_preload_sim(launch, path);
     return rc ? rc : gp_launch_standins(launch->command, path, launch->argv[0]);
 }

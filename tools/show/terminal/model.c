@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <read/common/hash.h>
 #include <show/terminal/outlook.h>
 #include <show/terminal/track.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ void gp_model_fini(struct gp_model *model)
     model_clear(model);
     for (int i = 0; i < GP_LISTS; i++)
         free(model->lists[i].rows);
+    free(model->numbers);
     gp_track_free_all(model);
     gp_model_init(model);
 }
@@ -85,6 +87,27 @@ static int model_free_index(const struct gp_model *model, int wanted)
     return wanted;
 }
 
+/* The same in every sample: of its UUID, else of its index, which is NVML's then. */
+static uint64_t model_gpu_key(const struct gp_model *model, int device)
+{
+    if (device < 0)
+        return 0;
+    return model->gpus[device].uuid[0] ? gp_hash_of_text(model->gpus[device].uuid) | 1 : 2ull * (uint64_t)(device + 1);
+}
+
+static int model_add_gpu(struct gp_model *model, const struct gp_device_view *device, int index)
+{
+    struct gp_gpu *gpus = realloc(model->gpus, (size_t)(model->gpu_count + 1) * sizeof(*gpus));
+    if (!gpus)
+        return GP_MODEL_NO_DEVICE;
+    model->gpus = gpus;
+    struct gp_gpu *gpu = &gpus[model->gpu_count];
+    *gpu = (struct gp_gpu){.total_bytes = device->total_bytes, .used_bytes = -1, .index = index};
+    memcpy(gpu->uuid, device->uuid, sizeof(gpu->uuid));
+    memcpy(gpu->name, device->name, sizeof(gpu->name));
+    return model->gpu_count++;
+}
+
 /* Index in gpus[]; adds the device if it is not there yet. */
 static int model_gpu(struct gp_model *model, const struct gp_device_view *device)
 {
@@ -93,18 +116,25 @@ static int model_gpu(struct gp_model *model, const struct gp_device_view *device
     int found = model_find_gpu(model, device);
     if (found >= 0)
         return found;
-    struct gp_gpu *gpus = realloc(model->gpus, (size_t)(model->gpu_count + 1) * sizeof(*gpus));
-    if (!gpus)
-        return GP_MODEL_NO_DEVICE;
-    model->gpus = gpus;
-    struct gp_gpu *gpu = &gpus[model->gpu_count];
-    *gpu = (struct gp_gpu){.total_bytes = device->total_bytes, .used_bytes = -1};
-    gpu->index = model_free_index(model, device->ordinal < 0 ? 0 : device->ordinal);
-    memcpy(gpu->uuid, device->uuid, sizeof(gpu->uuid));
-    memcpy(gpu->name, device->name, sizeof(gpu->name));
-    return model->gpu_count++;
+    return model_add_gpu(model, device, model_free_index(model, device->ordinal < 0 ? 0 : device->ordinal));
 }
 
+/* The device that the number is of, if a process of this sample reports it. */
+static const struct gp_device_view *model_numbered(const struct gp_system *system, uint64_t gpu)
+{
+    for (int p = 0; p < system->process_count; p++) {
+        const struct gp_process *process = &system->processes[p];
+        for (int d = 0; d < process->device_count; d++) {
+            const struct gp_device_view *view = &process->devices[d];
+            if (view->index != (int)GP_WIRE_HOST && view->uuid[0] && (gp_hash_of_text(view->uuid) | 1) == gpu)
+                return view;
+        }
+    }
+    return NULL;
+}
+
+/* First the GPUs of the system, then, in the order of their numbers, those that were there in the last sample:
+ * a process that ends must not move the GPUs of the others. */
 static int model_take_gpus(struct gp_model *model)
 {
     const struct gp_system *system = model->system;
@@ -114,6 +144,32 @@ static int model_take_gpus(struct gp_model *model)
     if (system->gpu_count)
         memcpy(model->gpus, system->gpus, (size_t)system->gpu_count * sizeof(*model->gpus));
     model->gpu_count = system->gpu_count;
+    for (int i = 0; i < model->number_count; i++) {
+        const struct gp_device_view *view = model_numbered(system, model->numbers[i].gpu);
+        if (view && model_find_gpu(model, view) < 0 && model_add_gpu(model, view, model->numbers[i].index) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int model_number_order(const void *one, const void *other)
+{
+    const struct gp_gpu_number *a = one, *b = other;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+static int model_keep_numbers(struct gp_model *model)
+{
+    struct gp_gpu_number *numbers = realloc(model->numbers, ((size_t)model->gpu_count + 1) * sizeof(*numbers));
+    if (!numbers)
+        return -ENOMEM;
+    model->numbers = numbers;
+    model->number_count = 0;
+    for (int i = model->system->gpu_count; i < model->gpu_count; i++)
+        if (model->gpus[i].uuid[0])
+            numbers[model->number_count++] = (struct gp_gpu_number){model_gpu_key(model, i), model->gpus[i].index};
+    if (model->number_count)
+        qsort(numbers, (size_t)model->number_count, sizeof(*numbers), model_number_order);
     return 0;
 }
 
@@ -145,9 +201,17 @@ struct gp_row gp_model_row_empty(enum gp_row_kind kind, int device)
                            .frees_per_s = NAN};
 }
 
-static struct gp_row row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
+static struct gp_row model_row(const struct gp_model *model, enum gp_row_kind kind, int device)
 {
-    struct gp_row row = gp_model_row_empty(GP_ROW_PAIR, device);
+    struct gp_row row = gp_model_row_empty(kind, device);
+    row.id.gpu = model_gpu_key(model, device);
+    return row;
+}
+
+static struct gp_row row_of(const struct gp_model *model, const struct gp_process *process,
+                            const struct gp_device_view *view, int device)
+{
+    struct gp_row row = model_row(model, GP_ROW_PAIR, device);
     row.id.pid = process->pid;
     row.id.start_time = process->start_time;
     row.process = process;
@@ -241,14 +305,14 @@ static int model_add_process(struct gp_model *model, const struct gp_process *pr
     for (int i = 0; i < process->device_count && !err; i++) {
         const struct gp_device_view *view = &process->devices[i];
         int device = model_gpu(model, view);
-        struct gp_row row = row_of(process, view, device);
+        struct gp_row row = row_of(model, process, view, device);
         devices += device != GP_MODEL_HOST;
         err = model_add_pair(model, &row);
         if (!err)
             err = model_add_shares(model, &row);
     }
     if (!devices && !err) { /* a profiled process gets a row even if it has used no device */
-        struct gp_row row = row_of(process, NULL, GP_MODEL_NO_DEVICE);
+        struct gp_row row = row_of(model, process, NULL, GP_MODEL_NO_DEVICE);
         err = model_add_pair(model, &row);
     }
     return err;
@@ -284,7 +348,7 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     int device = model_gpu(model, &view);
     if (device < 0)
         return -ENOMEM;
-    struct gp_row row = gp_model_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
+    struct gp_row row = model_row(model, sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
     row.id.cgroup_id = sum->cgroup_id;
     memcpy(row.id.container, sum->container, sizeof(row.id.container));
     row.exact = true;
@@ -368,11 +432,11 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
         return 0; /* host memory is not part of a GPU's sum */
     int err = model_sum(model, GP_LIST_PROCESSES, &process, pair);
     if (!err && pair->id.device >= 0) {
-        struct gp_row device = gp_model_row_empty(GP_ROW_DEVICE, pair->id.device);
+        struct gp_row device = model_row(model, GP_ROW_DEVICE, pair->id.device);
         err = model_sum(model, GP_LIST_DEVICES, &device, pair);
     }
     if (!err) {
-        struct gp_row container = gp_model_row_empty(GP_ROW_CONTAINER, pair->id.device);
+        struct gp_row container = model_row(model, GP_ROW_CONTAINER, pair->id.device);
         container.id.cgroup_id = pair->process->cgroup_id;
         memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
         if (pair->id.device >= 0)
@@ -384,7 +448,7 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 
 static int model_sum_share(struct gp_model *model, const struct gp_row *share)
 {
-    struct gp_row owner = gp_model_row_empty(GP_ROW_OWNER, share->id.device);
+    struct gp_row owner = model_row(model, GP_ROW_OWNER, share->id.device);
     memcpy(owner.id.owner, share->id.owner, sizeof(owner.id.owner));
     if (share->id.device >= 0)
         owner.total = model->gpus[share->id.device].total_bytes;
@@ -458,7 +522,7 @@ static int model_build(struct gp_model *model)
     for (int i = 0; i < model->system->process_count && !err; i++)
         err = model_add_process(model, &model->system->processes[i]);
     for (int i = 0; i < model->gpu_count && !err; i++) { /* every GPU gets a row, an idle one too, in order */
-        struct gp_row device = gp_model_row_empty(GP_ROW_DEVICE, i);
+        struct gp_row device = model_row(model, GP_ROW_DEVICE, i);
         if (model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
             continue;
         device.total = model->gpus[i].total_bytes;
@@ -474,6 +538,8 @@ static int model_build(struct gp_model *model)
         for (int i = 0; i < model->lists[which].count && !err; i++)
             err = model_finish(model, &model->lists[which].rows[i]);
     }
+    if (!err)
+        err = model_keep_numbers(model);
     if (!err)
         model_forecast(model);
     return err;
@@ -494,7 +560,7 @@ int gp_model_update(struct gp_model *model, struct gp_system *system)
 
 bool gp_model_row_contains(const struct gp_row *group, const struct gp_row *pair)
 {
-    bool device = group->id.device == pair->id.device;
+    bool device = gp_model_same_gpu(&group->id, &pair->id);
     bool process = group->id.pid == pair->id.pid && group->id.start_time == pair->id.start_time;
     switch (group->id.kind) {
     case GP_ROW_PAIR:

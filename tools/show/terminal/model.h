@@ -45,7 +45,8 @@ struct gp_row_id {
     enum gp_row_kind kind;
     pid_t pid;
     uint64_t start_time;
-    int device;         /* index in gpus[] of the model, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
+    int device;         /* index in gpus[] of this sample, GP_MODEL_HOST, GP_MODEL_NO_DEVICE */
+    uint64_t gpu;       /* of the GPU, also in other samples, whose indexes may differ; 0: none */
     uint64_t cgroup_id; /* 0 unknown: then containers differ by name */
     char container[GP_CONTAINER_BYTES];
     char owner[40]; /* of a share, and of a sum of shares */
@@ -103,10 +104,17 @@ struct gp_site_set;           /* siteview.h */
 struct gp_track;              /* track.h */
 #define GP_TRACK_BUCKETS 1024 /* a busy machine has some hundred processes with a few devices each */
 
+struct gp_gpu_number { /* of a GPU that only processes report: it keeps its number while one of them runs */
+    uint64_t gpu;
+    int index;
+};
+
 struct gp_model {
     struct gp_system *system; /* newest sample, owned */
-    struct gp_gpu *gpus;      /* those of the system, then those that only a process reported */
+    struct gp_gpu *gpus;      /* those of the system, then those that only a process reported, by number */
     int gpu_count;
+    struct gp_gpu_number *numbers; /* of the last sample, in the order of gpus[] */
+    int number_count;
     struct gp_row_list lists[GP_LISTS];
     uint64_t lost[GP_LOSTS]; /* over all processes */
     uint64_t lost_total;
@@ -131,6 +139,8 @@ void gp_model_forget_peaks(struct gp_model *model, uint32_t what);
 bool gp_model_gpu_known(const struct gp_gpu *gpu);
 /* The GPU's name, or what is known instead: never empty. */
 const char *gp_model_gpu_label(const struct gp_gpu *gpu);
+/* The rows are of one GPU, or both of the host, or both of no device. */
+bool gp_model_same_gpu(const struct gp_row_id *a, const struct gp_row_id *b);
 bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
 /* Reserved, and what was there before an attach; -1: unknown. */
 static inline int64_t gp_row_held(const struct gp_row *row)

@@ -162,8 +162,10 @@ static struct gp_row rows_site(const struct gp_model *model, const struct gp_sit
     row.id.site = site->site;
     if (device == (int)GP_WIRE_HOST)
         row.id.device = GP_MODEL_HOST;
-    else if (pair && pair->device && pair->device->index == device)
+    else if (pair && pair->device && pair->device->index == device) {
         row.id.device = pair->id.device;
+        row.id.gpu = pair->id.gpu;
+    }
     row.process = pair ? pair->process : NULL;
     row.site = site;
     return row;

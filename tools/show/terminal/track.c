@@ -11,9 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool gp_model_same_gpu(const struct gp_row_id *a, const struct gp_row_id *b)
+{
+    return a->gpu == b->gpu && (a->gpu || a->device == b->device);
+}
+
 bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
-    return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
+    return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && gp_model_same_gpu(a, b) &&
            a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0) &&
            a->site == b->site && strcmp(a->owner, b->owner) == 0;
 }
@@ -22,7 +27,7 @@ static struct gp_track **track_bucket(struct gp_model *model, const struct gp_ro
 {
     const uint64_t parts[] = {
         (uint64_t)id->kind,        (uint64_t)id->pid, id->start_time,
-        (uint64_t)id->device,      id->cgroup_id,     id->cgroup_id ? 0 : gp_hash_of_text(id->container),
+        id->gpu ? id->gpu : (uint64_t)id->device, id->cgroup_id,     id->cgroup_id ? 0 : gp_hash_of_text(id->container),
         gp_hash_of_text(id->owner)};
     return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
 }
@@ -60,7 +65,8 @@ void gp_track_sweep(struct gp_model *model)
     for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
         for (struct gp_track **link = &model->tracks[i]; *link;) {
             struct gp_track *track = *link;
-            if (track->generation == model->generation || track->id.kind == GP_ROW_DEVICE) {
+            unsigned kept = track->id.kind == GP_ROW_DEVICE ? GP_PLOT_SAMPLES : 0;
+            if (model->generation - track->generation <= kept) {
                 link = &track->next;
                 continue;
             }

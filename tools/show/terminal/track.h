@@ -38,8 +38,8 @@ void gp_track_rate_of(struct gp_track *track, struct gp_row *row, uint64_t time_
 void gp_track_free_all(struct gp_model *model);
 /* Adds a sample of a GPU.  0 or -ENOMEM. */
 int gp_track_plot(struct gp_track *track, const struct gp_plot_sample *sample);
-/* Frees the tracks of rows that this generation has not seen.  Tracks of GPUs stay, because GPUs do
- * not go away. */
+/* Frees the tracks of rows that this generation has not seen.  Those of GPUs stay for a while: without
+ * NVML, a GPU that no process uses is not seen. */
 void gp_track_sweep(struct gp_model *model);
 
 #endif

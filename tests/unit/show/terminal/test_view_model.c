@@ -157,6 +157,39 @@ Test(model, a_gpu_that_only_a_process_knows_gets_a_row)
     cr_assert_eq(view.model.gpus[1].used_bytes, -1);
 }
 
+static struct gp_system *two_machines(bool first, uint64_t tick)
+{
+    struct gp_system *system = fix_system(0, tick);
+    for (int i = first ? 0 : 1; i < 2; i++) {
+        struct gp_device_view *device = fix_device(system, fix_process(system, 10 + i, "own"), -1, 1 + i, 3, 1 + i, 3);
+        device->ordinal = 0;
+        snprintf(device->uuid, sizeof(device->uuid), "GPU-%d", i);
+    }
+    return system;
+}
+
+/* Two simulated GPUs of the same number: when the program of one ends, the other stays what it was. */
+Test(model, a_gpu_keeps_its_number_and_its_history_when_another_goes)
+{
+    fix_open(&view, fix_typical, 0);
+    for (uint64_t tick = 0; tick < 3; tick++)
+        cr_assert_eq(gp_model_update(&view.model, two_machines(true, tick)), 0);
+    fix_rows(&view);
+    cr_assert(view.model.gpu_count == 2 && view.list.rows[0].id.pid == 11);
+    gp_ui_select(&view.ui, &view.list, 0);
+    struct gp_row_id before = view.ui.selected;
+    cr_assert_eq(gp_model_update(&view.model, two_machines(false, 3)), 0);
+    fix_rows(&view);
+    cr_assert(view.model.gpu_count == 1 && view.model.gpus[0].index == 1, "%d", view.model.gpus[0].index);
+    cr_assert(gp_model_id_equal(&view.list.rows[0].id, &before) && gp_model_row_contains(&(struct gp_row){.id = before}, &view.list.rows[0]));
+    const struct gp_row *gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
+    cr_assert_eq(gp_model_plot(gpu->plot, 3)->allocated, (int64_t)(2 * GIB), "not that of the other GPU");
+    cr_assert_eq(gp_model_update(&view.model, two_machines(true, 4)), 0);
+    cr_assert(view.model.gpus[0].index == 1 && view.model.gpus[1].index == 0);
+    cr_assert_eq(gp_model_update(&view.model, two_machines(true, 5)), 0);
+    cr_assert(view.model.gpus[0].index == 0 && view.model.gpus[1].index == 1, "in the order of their numbers");
+}
+
 static void expect_pids(const struct gp_row_list *list, const int *pids, int count)
 {
     cr_assert_eq(list->count, count, "%d rows, not %d", list->count, count);
