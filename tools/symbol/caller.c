@@ -202,6 +202,8 @@ size_t gp_caller_text(const struct gp_frame_text *name, const struct gp_frame_te
 
 /* Most room that a place takes from the name of an operation. */
 #define GP_LINE_PLACE 27u
+/* With less room the operation is left out. */
+#define GP_LINE_OPERATION 12u
 
 /* A line of a script needs no function: "train.py:19". Where there is no room for the file, the
  * line matters more. */
@@ -223,13 +225,15 @@ size_t gp_caller_line(const struct gp_frame_text *name, const struct gp_operatio
                       const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes)
 {
     size_t length = operation->text ? strlen(operation->text) : 0;
-    if (!length || bytes < GP_LINE_PLACE + 12)
-        return gp_caller_text(name, caller, length ? NULL : callee, out, bytes);
-    if (!operation->below)
+    if (!length)
+        return gp_caller_text(name, caller, callee, out, bytes);
+    if (!operation->below) /* the place is a library's, at best an offset in it */
         return gp_frame_label(&(struct gp_frame_text){.function = operation->text, .file = "", .module = ""}, out,
                               bytes);
     size_t least = strlen(name->function) + 8, room = bytes > length + 2 ? bytes - length - 2 : 0;
     least = least < GP_LINE_PLACE ? least : GP_LINE_PLACE;
+    if (bytes < least + 2 + GP_LINE_OPERATION)
+        return gp_caller_text(name, caller, NULL, out, bytes);
     room = room > least ? room : least;
     size_t large = line_place(name, caller, out, room), used = strlen(out);
     if (bytes - used < 3)

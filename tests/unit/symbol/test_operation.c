@@ -352,4 +352,22 @@ Test(operation, is_cut_to_fit)
     gp_symbols_line(symbols, 1, NULL, NULL, line, 22);
     cr_expect_str_eq(line, "Attention.forward:17");
     done();
+    /* 80 columns of top leave 34 of them.  An operation of the backward pass has no line of Python, only an offset in
+     * the library. */
+    static const char *const backward = EMPTY "torch::autograd::generated::MulBackward0::apply\n" ENGINE;
+    load(&backward, 1);
+    for (size_t room = 12; room < sizeof(line); room++) {
+        gp_symbols_line(symbols, 1, NULL, NULL, line, room);
+        cr_expect(strchr(line, '+') == NULL && strncmp(line, "backward: MulBackward0", room < 23 ? 3 : 22) == 0,
+                  "%zu: %s", room, line);
+    }
+    done();
+    static const char *const adam = EMPTY "at::_ops::zeros_like::call\n"
+                                          "step /home/u/model.py:17";
+    load(&adam, 1);
+    gp_symbols_line(symbols, 1, NULL, NULL, line, 35);
+    cr_expect_str_eq(line, "step (model.py:17)  zeros_like");
+    gp_symbols_line(symbols, 1, NULL, NULL, line, 26);
+    cr_expect_str_eq(line, "step:17  zeros_like");
+    done();
 }

@@ -28,6 +28,18 @@ int gp_draw_stack_lines(const struct gp_draw *draw, const struct gp_row *row)
     return one ? 1 + (int)gp_symbols_site(one->symbols, row->site->site, &frames) : 0;
 }
 
+/* The first frame to show.  If not all fit, the frames of libraries inside of the one that names the site are left
+ * out, as far as others need their lines; one line says so. */
+static uint32_t stack_begin(const struct gp_frame_text *frames, uint32_t count, const struct gp_frame_text *name,
+                            uint32_t lines)
+{
+    uint32_t inner = name >= frames && name < frames + count ? (uint32_t)(name - frames) : 0;
+    if (count <= lines || lines < 3 || inner < 2)
+        return 0;
+    uint32_t spare = count - lines + 1;
+    return inner < spare ? inner : spare;
+}
+
 void gp_draw_stack(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row)
 {
     const struct gp_site_model *one = stack_model(draw, row);
@@ -39,17 +51,21 @@ void gp_draw_stack(const struct gp_draw *draw, struct gp_rect rect, const struct
     gp_grid_fill(draw->grid, rect, 0, 0, rect.w, GP_STYLE_DIM, draw->grid->ascii ? "-" : "\u2500");
     gp_grid_printf(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " site %u of %d %s, the innermost call first ",
                    row->site->site, (int)one->pid, one->comm);
-    for (int y = 1; y < rect.h && (uint32_t)y <= count; y++) {
-        bool last = y == rect.h - 1 && (uint32_t)y < count;
+    uint32_t lines = rect.h > 1 ? (uint32_t)rect.h - 1 : 0, at = stack_begin(frames, count, row->site->name, lines);
+    int y = 1;
+    if (at)
+        gp_grid_printf(draw->grid, rect, y++, 3, GP_STYLE_DIM, "%u calls inside of:", at);
+    for (; y < rect.h && at < count; y++, at++) {
+        bool last = y == rect.h - 1 && at + 1 < count;
         size_t room = rect.w > 4 ? (size_t)rect.w - 3 : 1;
-        gp_frame_label(&frames[y - 1], text, room < sizeof(text) ? room : sizeof(text));
+        gp_frame_label(&frames[at], text, room < sizeof(text) ? room : sizeof(text));
         if (last)
-            snprintf(text, sizeof(text), "and %u more", count - (uint32_t)y + 1);
-        bool users = frames[y - 1].role == GP_ROLE_USER || frames[y - 1].role == GP_ROLE_WRAPPER;
+            snprintf(text, sizeof(text), "and %u more", count - at);
+        bool users = frames[at].role == GP_ROLE_USER || frames[at].role == GP_ROLE_WRAPPER;
         gp_grid_put(draw->grid, rect, y, 3,
-                    last || !users                      ? GP_STYLE_DIM
-                    : &frames[y - 1] == row->site->name ? GP_STYLE_BOLD
-                                                        : GP_STYLE_NORMAL,
+                    last || !users                   ? GP_STYLE_DIM
+                    : &frames[at] == row->site->name ? GP_STYLE_BOLD
+                                                     : GP_STYLE_NORMAL,
                     text);
     }
 }
