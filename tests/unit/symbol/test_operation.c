@@ -358,7 +358,7 @@ Test(operation, is_cut_to_fit)
     load(&backward, 1);
     for (size_t room = 12; room < sizeof(line); room++) {
         gp_symbols_line(symbols, 1, NULL, NULL, line, room);
-        cr_expect(strchr(line, '+') == NULL && strncmp(line, "backward: MulBackward0", room < 23 ? 3 : 22) == 0,
+        cr_expect(strchr(line, '+') == NULL && strncmp(line, "backward: MulBackward0", room < 23 ? 2 : 22) == 0,
                   "%zu: %s", room, line);
     }
     done();
