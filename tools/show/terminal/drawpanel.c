@@ -288,7 +288,7 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         "",
         "Allocated: the program's live blocks.  Reserved: memory held from the driver.",
         "Bars: allocated, rest of reserved, memory of others, free; mark: the peak.",
-        "Plots (a screen of 32 lines or more): a column is a sample, the newest at the right.",
+        "Plots (a screen of 32 lines or more): a column is two samples, the newest at the right.",
         "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up), or attached:",
         "BEFORE is what the program had before, as reserved in bars and plots, in no other number.",
         "LOST: events that were not recorded.  Totals do not come from events.",

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawplot.c: draws the memory of each GPU over time below the table; see draw.h.  A column is a
- * sample, the newest at the right; the parts are those of the bars.
+ * drawplot.c: draws the memory of each GPU over time below the table; see draw.h.  A column is two
+ * samples, the newest at the right; the parts are those of the bars.  A cell has the eight dots of a
+ * character of Braille: four heights for each of its samples, and the density of the dots tells the
+ * parts apart where there is no colour.
  */
 #include <show/terminal/draw.h>
 
+#include <base/text.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/layout.h>
 #include <show/terminal/model.h>
 #include <stdio.h>
 
 #define GP_PLOT_LABELS 7  /* columns of the sizes at the left: "1023G" and a gap at both sides */
-#define GP_PLOT_STEPS  8  /* heights that a cell can have */
+#define GP_PLOT_STEPS  4  /* heights that a cell can have */
+#define GP_PLOT_SIDES  2  /* samples of a cell */
 #define GP_PLOT_TIMES  30 /* columns from one time to the next */
 
 struct plot {
@@ -40,7 +44,7 @@ static double plot_held(const struct gp_plot_sample *sample)
     return used > ours ? used : ours;
 }
 
-/* In eighths of a line: in proportion to the bytes, and only 0 has none. */
+/* In dots: in proportion to the bytes, and only 0 has none. */
 static int plot_steps(const struct plot *plot, double bytes)
 {
     int most = plot->area.h * GP_PLOT_STEPS;
@@ -58,7 +62,7 @@ static struct plot plot_of(const struct gp_gpu *gpu, const struct gp_row *row, s
 {
     struct plot plot = {.row = row, .area = area, .top = 1 << 20, .peak = -1};
     double highest = plot_known(gp_row_mark(row));
-    for (int back = 0; back < area.w; back++) {
+    for (int back = 0; back < GP_PLOT_SIDES * area.w; back++) {
         const struct gp_plot_sample *sample = gp_model_plot(row->plot, back);
         if (sample && plot_held(sample) > highest)
             highest = plot_held(sample);
@@ -73,30 +77,108 @@ static struct plot plot_of(const struct gp_gpu *gpu, const struct gp_row *row, s
     return plot;
 }
 
-/* A cell of a part that only fills whole cells, or the lowest cell of a part that is not empty. */
-static bool plot_fills(int steps, int level)
+/* Where the parts of a sample end, in dots from below. */
+struct plot_ends {
+    int allocated, reserved, held;
+};
+
+/* Reserved memory that is not allocated has a dot of its own, however little it is. */
+static struct plot_ends plot_ends_of(const struct plot *plot, const struct gp_plot_sample *sample)
 {
-    return steps - level * GP_PLOT_STEPS >= GP_PLOT_STEPS / 2 || (level == 0 && steps > 0);
+    if (!sample)
+        return (struct plot_ends){0, 0, 0};
+    double allocated = plot_known(sample->allocated), reserved = plot_reserved(sample);
+    struct plot_ends ends = {plot_steps(plot, allocated), plot_steps(plot, reserved),
+                             plot_steps(plot, plot_held(sample))};
+    if (reserved > allocated && ends.reserved == ends.allocated) {
+        if (ends.reserved < plot->area.h * GP_PLOT_STEPS)
+            ends.reserved++;
+        else
+            ends.allocated--;
+    }
+    ends.held = ends.held > ends.reserved ? ends.held : ends.reserved;
+    return ends;
 }
 
-static void draw_cell(const struct gp_draw *draw, const struct plot *plot, const struct gp_plot_sample *sample, int x,
-                      int level)
+/* How many dots' heights of the cell lie below `end`: 0 to GP_PLOT_STEPS. */
+static int plot_within(int end, int level)
 {
-    static const char *const partial[] = {"\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587"};
-    bool ascii = draw->grid->ascii;
+    int above = end - level * GP_PLOT_STEPS;
+    return above < 0 ? 0 : above > GP_PLOT_STEPS ? GP_PLOT_STEPS : above;
+}
+
+/* All dots of allocated memory, every second one of reserved and those at its end, every fourth one of others. */
+static unsigned plot_dots(const struct plot_ends *ends, int level, int side)
+{
+    static const unsigned char dots[GP_PLOT_SIDES][GP_PLOT_STEPS] = {{0x40, 0x04, 0x02, 0x01},
+                                                                     {0x80, 0x20, 0x10, 0x08}};
+    const int from = level * GP_PLOT_STEPS;
+    unsigned set = 0;
+    for (int i = 0; i < plot_within(ends->held, level); i++) {
+        bool shown = i == side * 2;
+        if (from + i < ends->allocated)
+            shown = true;
+        else if (from + i < ends->reserved)
+            shown = from + i == ends->reserved - 1 || (i + side) % 2 == 0;
+        if (shown)
+            set |= dots[side][i];
+    }
+    return set;
+}
+
+/* A character has one colour.  That of reserved memory is shown where it ends, or has most of the cell. */
+static enum gp_style plot_style(const struct plot_ends ends[GP_PLOT_SIDES], int level)
+{
+    int allocated = 0, reserved = 0;
+    bool ends_here = false;
+    for (int side = 0; side < GP_PLOT_SIDES; side++) {
+        int mine = plot_within(ends[side].allocated, level), both = plot_within(ends[side].reserved, level);
+        allocated += mine;
+        reserved += both - mine;
+        ends_here |= both > mine && ends[side].reserved <= (level + 1) * GP_PLOT_STEPS;
+    }
+    if (reserved > allocated || ends_here)
+        return GP_STYLE_RESERVED;
+    return allocated ? GP_STYLE_ALLOCATED : reserved ? GP_STYLE_RESERVED : GP_STYLE_OTHER;
+}
+
+/* In ASCII a cell has one part: that of the larger sample in its middle.  Reserved memory keeps a cell. */
+static void draw_cell_ascii(const struct gp_draw *draw, const struct plot *plot,
+                            const struct plot_ends ends[GP_PLOT_SIDES], int x, int level)
+{
+    static const char *const glyphs[] = {"#", "=", ":"};
+    static const enum gp_style styles[] = {GP_STYLE_ALLOCATED, GP_STYLE_RESERVED, GP_STYLE_OTHER};
+    const struct plot_ends *larger = &ends[ends[1].held >= ends[0].held];
+    int cells[] = {larger->allocated, larger->reserved, larger->held}, part = 0;
+    for (int i = 0; i < 3; i++)
+        cells[i] = cells[i] ? (cells[i] < GP_PLOT_STEPS ? 1 : (cells[i] + GP_PLOT_STEPS / 2) / GP_PLOT_STEPS) : 0;
+    if (larger->reserved > larger->allocated && cells[1] == cells[0]) {
+        if (cells[1] < plot->area.h)
+            cells[1]++;
+        else
+            cells[0]--;
+    }
+    while (part < 3 && level >= cells[part])
+        part++;
+    if (part > 0 && level == plot->peak)
+        gp_grid_put(draw->grid, plot->area, plot->area.h - 1 - level, x, GP_STYLE_PEAK, "-");
+    else if (part < 3)
+        gp_grid_put(draw->grid, plot->area, plot->area.h - 1 - level, x, styles[part], glyphs[part]);
+}
+
+static void draw_cell(const struct gp_draw *draw, const struct plot *plot, const struct plot_ends ends[GP_PLOT_SIDES],
+                      int x, int level)
+{
+    char glyph[8] = "";
     int y = plot->area.h - 1 - level;
-    int allocated = sample ? plot_steps(plot, plot_known(sample->allocated)) : 0;
-    int above = allocated - level * GP_PLOT_STEPS;
-    if (above >= GP_PLOT_STEPS || (ascii && plot_fills(allocated, level)))
-        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_ALLOCATED, ascii ? "#" : "\u2588");
-    else if (above > 0 && !ascii)
-        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_ALLOCATED, partial[above - 1]);
-    else if (level == plot->peak)
-        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_PEAK, ascii ? "-" : "\u2500");
-    else if (sample && plot_fills(plot_steps(plot, plot_reserved(sample)), level))
-        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_RESERVED, ascii ? "=" : "\u2592");
-    else if (sample && plot_fills(plot_steps(plot, plot_held(sample)), level))
-        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_OTHER, ascii ? ":" : "\u2591");
+    unsigned dots = plot_dots(&ends[0], level, 0) | plot_dots(&ends[1], level, 1);
+    bool allocated = ends[0].allocated > level * GP_PLOT_STEPS || ends[1].allocated > level * GP_PLOT_STEPS;
+    if (level == plot->peak && !allocated) {
+        gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_PEAK, "\u2500");
+    } else if (dots) {
+        gp_utf8_put(glyph, 0x2800 + dots);
+        gp_grid_put(draw->grid, plot->area, y, x, plot_style(ends, level), glyph);
+    }
 }
 
 static void draw_size(const struct gp_draw *draw, const struct plot *plot, struct gp_rect rect, int level,
@@ -114,7 +196,8 @@ static void draw_times(const struct gp_draw *draw, const struct plot *plot, stru
 {
     const struct gp_plot_sample *newest = gp_model_plot(plot->row->plot, 0), *sample;
     char age[16], text[24];
-    for (int back = 0; back < plot->area.w && (sample = gp_model_plot(plot->row->plot, back)); back += GP_PLOT_TIMES) {
+    for (int back = 0; back < plot->area.w && (sample = gp_model_plot(plot->row->plot, GP_PLOT_SIDES * back));
+         back += GP_PLOT_TIMES) {
         gp_grid_duration((double)(newest->time_ns - sample->time_ns) / 1e9, age, sizeof(age));
         snprintf(text, sizeof(text), back ? "%s ago" : "now", age);
         int x = rect.w - 1 - back - gp_grid_width(text);
@@ -143,10 +226,10 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
         const char *text;
         enum gp_style style;
         bool shown;
-    } parts[] = {{ascii ? " # allocated " : " \u2588 allocated ", GP_STYLE_ALLOCATED, true},
-                 {ascii ? " = reserved " : " \u2592 reserved ", GP_STYLE_RESERVED, true},
+    } parts[] = {{ascii ? " # allocated " : " \u28ff allocated ", GP_STYLE_ALLOCATED, true},
+                 {ascii ? " = reserved " : " \u286a reserved ", GP_STYLE_RESERVED, true},
                  {peak, GP_STYLE_PEAK, plot->peak >= 0},
-                 {ascii ? " : others " : " \u2591 others ", GP_STYLE_OTHER, gpu->used_bytes >= 0},
+                 {ascii ? " : others " : " \u2850 others ", GP_STYLE_OTHER, gpu->used_bytes >= 0},
                  {top, GP_STYLE_NORMAL, gpu->total_bytes > 0}};
     for (size_t i = 0; i < GP_COUNT(parts); i++) {
         if (parts[i].shown && x + gp_grid_width(parts[i].text) <= rect.w - 1)
@@ -164,9 +247,12 @@ static void draw_plot(const struct gp_draw *draw, struct gp_rect rect, int index
     struct plot plot = plot_of(gpu, row, area);
     draw_title(draw, &plot, gpu, rect);
     for (int x = 0; x < area.w; x++) {
-        const struct gp_plot_sample *sample = gp_model_plot(row->plot, area.w - 1 - x);
+        struct plot_ends ends[GP_PLOT_SIDES];
+        int back = GP_PLOT_SIDES * (area.w - 1 - x);
+        for (int side = 0; side < GP_PLOT_SIDES; side++)
+            ends[side] = plot_ends_of(&plot, gp_model_plot(row->plot, back + GP_PLOT_SIDES - 1 - side));
         for (int level = 0; level < area.h; level++)
-            draw_cell(draw, &plot, sample, x, level);
+            (draw->grid->ascii ? draw_cell_ascii : draw_cell)(draw, &plot, ends, x, level);
     }
     draw_size(draw, &plot, rect, area.h - 1, GP_STYLE_DIM, plot.top);
     draw_size(draw, &plot, rect, 0, GP_STYLE_DIM, 0);

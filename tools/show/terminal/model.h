@@ -58,8 +58,8 @@ struct gp_history { /* samples of allocated bytes; a new one overwrites the olde
     int count, next;
 };
 
-/* Samples of a GPU: as many as the columns of a very wide screen. */
-#define GP_PLOT_SAMPLES 512
+/* Samples of a GPU: as many as a very wide screen shows, two in a column. */
+#define GP_PLOT_SAMPLES 1024
 
 struct gp_plot_sample { /* bytes; -1 unknown */
     uint64_t time_ns;

@@ -37,8 +37,12 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
     if (reserved < allocated)
         reserved = allocated;
     /* Reserved memory that is not allocated keeps a cell of its own. */
-    if (bar->reserved > bar->allocated && reserved == allocated && allocated > 1 && reserved == width)
-        allocated--;
+    if (bar->reserved > bar->allocated && reserved == allocated) {
+        if (reserved < width)
+            reserved++;
+        else if (allocated > 1)
+            allocated--;
+    }
     if (bar->other > 0 && all <= reserved)
         all = reserved < width ? reserved + 1 : width;
     for (int i = 0; i < width; i++) {

@@ -216,7 +216,7 @@ Test(draw, bars_show_parts_within_parts)
 {
     expect_bar((struct gp_bar){30, 50, 20, 100, 40}, "###|=::...");
     expect_bar((struct gp_bar){0, 0, 0, 100, 0}, "..........");
-    expect_bar((struct gp_bar){1, 2, 1, 1000000, 1}, "#:........");
+    expect_bar((struct gp_bar){1, 2, 1, 1000000, 1}, "#=:.......");
     expect_bar((struct gp_bar){100, 100, 0, 100, 100}, "##########");
     expect_bar((struct gp_bar){500, 900, 900, 100, 900}, "#########|");
     expect_bar((struct gp_bar){-1, -1, -1, 100, -1}, "..........");
@@ -271,7 +271,7 @@ Test(draw, a_plot_shows_the_newest_samples_and_keeps_no_more_than_it_can_show)
     cr_assert_eq(gp_grid_init(&grid, 60, 100, true), 0);
     fix_draw(&view, &grid);
     check_cells(&grid, "plot");
-    cr_assert(screen_says(&grid, "30s ago") && screen_says(&grid, "now") && screen_says(&grid, "- peak 529G"));
+    cr_assert(screen_says(&grid, "1m00s ago") && screen_says(&grid, "now") && screen_says(&grid, "- peak 1.0T"));
     gp_grid_fini(&grid);
     fix_close(&view);
 }
@@ -280,13 +280,13 @@ Test(draw, a_program_that_ended_stays_in_the_plot)
 {
     struct fix_view view;
     struct gp_grid grid;
-    fix_open(&view, fix_typical, 20);
-    for (uint64_t tick = 20; tick < 40; tick++)
+    fix_open(&view, fix_typical, 40);
+    for (uint64_t tick = 40; tick < 80; tick++)
         cr_assert_eq(gp_model_update(&view.model, fix_system(2, tick)), 0);
     fix_rows(&view);
     cr_assert_eq(gp_grid_init(&grid, 60, 120, true), 0);
     fix_draw(&view, &grid);
-    int y = line_of(&grid, "# allocated"), end = line_of(&grid, "30s ago");
+    int y = line_of(&grid, "# allocated"), end = line_of(&grid, "1m00s ago");
     cr_assert(y >= 0 && end > y);
     bool held = false;
     for (int line = y + 1; line < end; line++)
@@ -296,6 +296,56 @@ Test(draw, a_program_that_ended_stays_in_the_plot)
         cr_assert_neq(gp_grid_at(&grid, line, 120 - 2)->style, GP_STYLE_ALLOCATED);
     gp_grid_fini(&grid);
     fix_close(&view);
+}
+
+/* Allocated rises to the size of the GPU, and what is reserved beside it is less than a dot, or much. */
+static struct gp_system *fix_barely_reserved(uint64_t tick)
+{
+    struct gp_system *system = fix_system(1, tick);
+    double allocated = (double)tick, reserved = allocated + (tick % 5 == 4 ? 20 : 0.001);
+    system->gpus[0].used_bytes = -1;
+    fix_device(system, fix_process(system, 4711, "cache"), 0, allocated, 140, reserved < 140 ? reserved : 140, 140);
+    return system;
+}
+
+/* The dots that a cell has, by height from below; in ASCII all or none. */
+static int dots_of(const struct gp_cell *cell, bool ascii)
+{
+    uint32_t code;
+    if (ascii)
+        return strchr("#=:", cell->glyph[0]) ? 4 : 0;
+    gp_grid_decode(cell->glyph, &code);
+    if (code < 0x2800 || code > 0x28ff)
+        return 0;
+    return code & 0x09 ? 4 : code & 0x12 ? 3 : code & 0x24 ? 2 : code & 0xc0 ? 1 : 0;
+}
+
+Test(draw, reserved_memory_is_never_hidden_and_the_plot_has_no_holes)
+{
+    for (int ascii = 0; ascii < 2; ascii++) {
+        struct fix_view view;
+        struct gp_grid grid;
+        fix_open(&view, fix_barely_reserved, 139);
+        cr_assert_eq(gp_grid_init(&grid, 50, 100, ascii), 0);
+        fix_draw(&view, &grid);
+        int top = line_of(&grid, "top: the device"), bottom = line_of(&grid, "1m00s ago") - 1;
+        cr_assert(top > 0 && bottom > top, "%s", frame_text(&grid));
+        for (int x = 100 - 2; x > 100 - 60; x--) {
+            bool reserved = false, ended = false;
+            for (int y = bottom; y > top; y--) {
+                const struct gp_cell *cell = gp_grid_at(&grid, y, x);
+                int dots = dots_of(cell, ascii);
+                if (cell->style == GP_STYLE_PEAK || cell->style == GP_STYLE_DIM)
+                    break;
+                cr_assert(!ended || dots == 0, "a hole in column %d:\n%s", x, frame_text(&grid));
+                reserved |= dots && cell->style == GP_STYLE_RESERVED;
+                ended |= dots < 3; /* every second dot of reserved memory is one */
+            }
+            cr_assert(reserved, "no reserved memory in column %d:\n%s", x, frame_text(&grid));
+        }
+        gp_grid_fini(&grid);
+        fix_close(&view);
+    }
 }
 
 static struct gp_system *fix_attached(uint64_t tick)
