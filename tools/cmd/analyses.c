@@ -27,7 +27,8 @@ static const struct gp_command_option peak_options[] = {GP_LOAD_OPTION_PID,
 
 static int peak_run(void *options)
 {
-    return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_text_peak);
+    /* The growth decides what is "grows", as in the report. */
+    return gp_load_run(options, GP_REPORT_PEAK | GP_REPORT_LEAKS, gp_report_peak_json, gp_text_peak);
 }
 
 static int churn_run(void *options)

@@ -94,6 +94,8 @@ Test(leaks_command, a_leak_is_named_by_all)
     expect(run("leaks %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
     expect(run("explain %s", file), 0, "Grows: remember (work.c:500) by ", NULL);
     expect(run("report %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
+    expect(run("report %s", file), 0, " x grows      remember (work.c:500)", NULL);
+    expect(run("peak %s", file), 0, " x grows      remember (work.c:500)", NULL);
     expect(run("report %s %s", file, file), 0, "/s: remember (work.c:500)", NULL);
     expect(run("leaks %s --error-exitcode=7", file), 7, NULL, NULL);
     expect(run("report %s -o %s.html", file, file), 0, NULL, NULL);
