@@ -25,6 +25,11 @@ static bool history_counts(const struct gp_flow_change *change, uint32_t device)
     return change->item->device == device && change->what & GP_FLOW_SUMMED;
 }
 
+static uint8_t history_use(const struct gp_use_table *uses, const struct gp_flow_change *change)
+{
+    return uses ? (uint8_t)uses->rows[uses->rule[change->id]].use : GP_USE_UNKNOWN;
+}
+
 static uint64_t history_clamp(const struct gp_recording *recording, uint64_t time_ns)
 {
     if (time_ns < recording->begin_ns)
@@ -83,7 +88,8 @@ static void life_add(struct gp_past *history, uint32_t room, const struct gp_lif
     }
 }
 
-static bool history_lives(struct gp_past *history, const struct gp_flow *flow, uint32_t room)
+static bool history_lives(struct gp_past *history, const struct gp_flow *flow, const struct gp_use_table *uses,
+                          uint32_t room)
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -100,6 +106,7 @@ static bool history_lives(struct gp_past *history, const struct gp_flow *flow, u
                                .bytes = gp_flow_bytes(&change),
                                .site = change.item->site,
                                .kind = change.item->kind,
+                               .use = history_use(uses, &change),
                                .live = live};
         life.to_ns = live ? recording->end_ns : recording->events[end].time_ns;
         life.to_ns = history_clamp(recording, life.to_ns < life.from_ns ? life.from_ns : life.to_ns);
@@ -121,6 +128,7 @@ struct gp_history_stretch {
 struct gp_history_maker {
     struct gp_past *history;
     const struct gp_flow *flow;
+    const struct gp_use_table *uses;
     struct gp_history_stretch *stretches;
     uint32_t stretch_count, most_parts;
     struct gp_tally tally; /* a row's extra: the moment of its last change; more: its part, from 1 */
@@ -171,7 +179,9 @@ static bool history_room(struct gp_history_maker *maker)
 
 static bool history_apply(struct gp_history_maker *maker, const struct gp_flow_change *change, uint64_t moment)
 {
-    struct gp_tally_row *row = gp_tally_at(&maker->tally, (uint64_t)change->item->site << 8 | change->item->kind);
+    struct gp_tally_row *row =
+        gp_tally_at(&maker->tally, (uint64_t)change->item->site << 16 |
+                                       (uint64_t)history_use(maker->uses, change) << 8 | change->item->kind);
     if (!row || !history_room(maker))
         return false;
     uint64_t bytes = change->add ? gp_flow_bytes(change) : -gp_flow_bytes(change);
@@ -288,20 +298,22 @@ static bool history_choose(struct gp_history_maker *maker)
         qsort(ranks, rows, sizeof(*ranks), history_more);
     for (uint32_t i = 0; ok && i < count; i++) {
         struct gp_tally_row *row = &maker->tally.rows[ranks[i].row];
-        history->parts[history->part_count++] =
-            (struct gp_history_part){.site = (uint32_t)(row->key >> 8), .kind = (uint8_t)row->key};
+        history->parts[history->part_count++] = (struct gp_history_part){
+            .site = (uint32_t)(row->key >> 16), .kind = (uint8_t)row->key, .use = (uint8_t)(row->key >> 8)};
         row->more = history->part_count;
     }
     free(ranks);
     return ok;
 }
 
-static bool history_moments(struct gp_past *history, const struct gp_flow *flow, const struct gp_history_limits *limits)
+static bool history_moments(struct gp_past *history, const struct gp_flow *flow, const struct gp_use_table *uses,
+                            const struct gp_history_limits *limits)
 {
     const struct gp_recording *recording = flow->recording;
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
     struct gp_history_maker maker = {.history = history,
                                      .flow = flow,
+                                     .uses = uses,
                                      .stretch_count = limits->stretches ? limits->stretches : 1,
                                      .most_parts = limits->parts};
     history->stretch_ns = span / maker.stretch_count + 1;
@@ -319,7 +331,8 @@ static bool history_moments(struct gp_past *history, const struct gp_flow *flow,
 
 /* ---- both ------------------------------------------------------------------------------------------------------- */
 
-struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits)
+struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_use_table *uses,
+                                const struct gp_history_limits *limits)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
@@ -330,8 +343,8 @@ struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, con
     while (gp_flow_next(&walk, &change))
         history->blocks += change.add && history_counts(&change, device);
     history->complete = history->blocks <= limits->all;
-    if (history_lives(history, flow, history->complete ? (uint32_t)history->blocks : limits->lives) &&
-        (history->complete || history_moments(history, flow, limits)))
+    if (history_lives(history, flow, uses, history->complete ? (uint32_t)history->blocks : limits->lives) &&
+        (history->complete || history_moments(history, flow, uses, limits)))
         return history;
     gp_history_free(history);
     return NULL;

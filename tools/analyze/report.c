@@ -122,6 +122,7 @@ void gp_report_fini(struct gp_report *report)
         free(device->holders);
         free(device->held);
         gp_history_free(device->history);
+        gp_uses_free(device->uses);
         free(device->fine);
         free(device->fine_reserved);
     }
@@ -152,7 +153,7 @@ static bool report_history(struct gp_report *report)
                                              .parts = report_histories[i].parts};
     for (uint32_t d = 0; ok && d < report->recording->device_count; d++) {
         struct gp_report_device *device = &report->devices[d];
-        ok = (device->history = gp_history_flow(report->flow, d, &limits)) != NULL;
+        ok = (device->history = gp_history_flow(report->flow, d, device->uses, &limits)) != NULL;
         if (ok && !device->history->complete)
             ok = (device->fine = gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_FINE_POINTS / used)) != NULL;
         if (ok && gp_flow_reserved_apart(report->flow, d))
@@ -257,7 +258,8 @@ static bool report_sites(struct gp_report *report)
     return true;
 }
 
-static bool report_uses(struct gp_report *report)
+/* keep: the tables stay, for the history. */
+static bool report_uses(struct gp_report *report, bool keep)
 {
     const struct gp_recording *recording = report->recording;
     report->used_for = calloc(recording->site_count + 1ul, 1);
@@ -268,7 +270,10 @@ static bool report_uses(struct gp_report *report)
             continue;
         struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, report->hints, d);
         ok = uses && gp_uses_by_site(uses, report->flow, peak->event_index, report->used_for);
-        gp_uses_free(uses);
+        if (keep)
+            report->devices[d].uses = uses;
+        else
+            gp_uses_free(uses);
     }
     return ok;
 }
@@ -282,8 +287,6 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
         if (report->devices[d].used || detail == GP_DETAIL_PLOT)
             ok = report_device(report, d, parts, detail);
     }
-    if (ok && parts & GP_REPORT_HISTORY)
-        ok = report_history(report);
     if (ok && parts & GP_REPORT_LEAKS)
         ok = (report->leaks = gp_flow_leaks(flow, report->steps, report->older_ns)) != NULL;
     if (ok && parts & GP_REPORT_CHURN)
@@ -291,6 +294,8 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
     if (ok && parts & GP_REPORT_SITES)
         ok = report_sites(report);
     if (ok && report->hints && parts & GP_REPORT_PEAK)
-        ok = report_uses(report);
+        ok = report_uses(report, parts & GP_REPORT_HISTORY);
+    if (ok && parts & GP_REPORT_HISTORY)
+        ok = report_history(report);
     return ok ? 0 : -ENOMEM;
 }

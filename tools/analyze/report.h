@@ -20,13 +20,13 @@
 struct gp_life { /* one block */
     uint64_t from_ns, to_ns, bytes;
     uint32_t site;
-    uint8_t kind;
-    bool live; /* at the end of the recording; to_ns is that end */
+    uint8_t kind, use; /* enum gp_use */
+    bool live;         /* at the end of the recording; to_ns is that end */
 };
 
-struct gp_history_part { /* as in struct gp_peak */
+struct gp_history_part { /* as in struct gp_peak, and apart for each use */
     uint32_t site;
-    uint8_t kind;
+    uint8_t kind, use;
 };
 
 struct gp_history_cell { /* a part has these values from this moment on */
@@ -61,8 +61,11 @@ struct gp_past {
     struct gp_history_cell *cells;
 };
 
-/* NULL: out of memory. */
-struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
+struct gp_use_table;
+
+/* uses: of the same device; NULL: no use is known.  NULL: out of memory. */
+struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_use_table *uses,
+                                const struct gp_history_limits *limits);
 void gp_history_free(struct gp_past *history);
 
 /* ==== the report ================================================================================================== */
@@ -115,6 +118,7 @@ struct gp_report_device {
     uint64_t holders_ns; /* the moment of the holders */
     struct gp_peak *held;
     struct gp_past *history;
+    struct gp_use_table *uses; /* with the history and hints; NULL for the host */
     struct gp_forecast_run *forecast;
     struct gp_series *fine;          /* allocated, with more points; NULL if the history has every block */
     struct gp_series *fine_reserved; /* reserved, with as many; NULL if that is what is allocated, at every change */

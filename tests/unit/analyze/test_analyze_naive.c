@@ -278,7 +278,8 @@ Test(naive, histories_and_maps)
         for (uint32_t device = 0; device < 3; device++) {
             const struct gp_history_limits all = {1000, 0, 0, 0}, none = {0, 3, 4, 2};
             unsigned count = spans_of(recording, device, spans);
-            struct gp_past *past = gp_history_flow(flow, device, &all), *few = gp_history_flow(flow, device, &none);
+            struct gp_past *past = gp_history_flow(flow, device, NULL, &all);
+            struct gp_past *few = gp_history_flow(flow, device, NULL, &none);
             cr_assert(past->blocks == count && past->life_count == count && past->complete && !past->moment_count);
             uint64_t held = 0, blocks = 0;
             for (unsigned i = 0; i < count; i++)
@@ -313,8 +314,22 @@ Test(naive, histories_and_maps)
     }
 }
 
+/* At the first peak the parts of each use add up to what the rules say of it. */
+static void uses_compared(const struct gp_past *past, const struct gp_use_table *uses,
+                          const struct gp_history_cell *values)
+{
+    int64_t bytes[GP_USES] = {0};
+    for (uint32_t i = 0; i < GP_USE_RULES; i++)
+        bytes[uses->rows[i].use] += uses->rows[i].at_peak_bytes;
+    for (uint32_t part = 0; part < past->part_count; part++)
+        bytes[past->parts[part].use] -= values[part].bytes;
+    for (unsigned use = 0; use < GP_USES; use++)
+        cr_assert_eq(bytes[use], 0, "%s: %lld", gp_use_name((enum gp_use)use), (long long)bytes[use]);
+}
+
 /* The cells of each moment add up to its bytes, of the peak too, and the last moment is the end. */
-static void moments_compared(const struct gp_past *past, const struct gp_peak *peak, int64_t end)
+static void moments_compared(const struct gp_past *past, const struct gp_use_table *uses, const struct gp_peak *peak,
+                             int64_t end)
 {
     struct gp_history_cell *values = calloc(past->part_count + 1, sizeof(*values));
     bool found = peak->bytes == 0;
@@ -332,6 +347,8 @@ static void moments_compared(const struct gp_past *past, const struct gp_peak *p
         }
         cr_assert(bytes == moment->bytes && count == moment->count && bytes <= peak->bytes);
         cr_assert(i == 0 || moment->time_ns >= moment[-1].time_ns);
+        if (!found && bytes == peak->bytes && !moment->other_bytes)
+            uses_compared(past, uses, values);
         found |= bytes == peak->bytes;
     }
     cr_assert(found, "the peak is at none of the moments");
@@ -346,19 +363,23 @@ Test(naive, few_moments_have_the_peak)
     for (unsigned number = 0; number < RECORDINGS; number++) {
         struct gp_recording *recording = tiny_make(number);
         struct gp_flow *flow = gp_flow_new(recording);
+        struct gp_steps *steps = gp_steps_find(recording);
         for (uint32_t device = 0; device < 3; device++) {
             unsigned count = spans_of(recording, device, spans);
             int64_t blocks, end = live_at(spans, count, UINT64_MAX - 1, GP_REC_NONE, &blocks);
             struct gp_peak *peak = gp_flow_peak(flow, device, 0);
+            struct gp_use_table *uses = gp_uses_find(flow, steps, NULL, NULL, device);
             for (unsigned k = 0; k < 2; k++) {
-                struct gp_past *past = gp_history_flow(flow, device, &limits[k]);
+                struct gp_past *past = gp_history_flow(flow, device, uses, &limits[k]);
                 cr_assert_leq(past->moment_count, 2 * limits[k].stretches);
                 if (!past->complete)
-                    moments_compared(past, peak, end);
+                    moments_compared(past, uses, peak, end);
                 gp_history_free(past);
             }
+            gp_uses_free(uses);
             free(peak);
         }
+        free(steps);
         gp_flow_free(flow);
         gp_recording_free(recording);
     }

@@ -148,7 +148,7 @@ static bool find_fragmentation(const struct nomem_case *is)
 static bool find_history(const struct nomem_case *is)
 {
     const struct gp_history_limits limits = {0, 4, 5, 3};
-    struct gp_past *past = gp_history_flow(is->flow, 0, &limits);
+    struct gp_past *past = gp_history_flow(is->flow, 0, NULL, &limits);
     gp_history_free(past);
     return past;
 }

@@ -19,7 +19,7 @@
 
 /* The object of a device; NULL: out of memory. */
 json_t *gp_report_device_json(const struct gp_report *report, uint32_t d);
-/* Adds "lifetimes" and "moments" to a device's object.  False: out of memory. */
+/* Adds "uses", "lifetimes" and "moments" to a device's object.  False: out of memory. */
 bool gp_report_add_history(const struct gp_report *report, uint32_t device, json_t *object);
 /* Adds every site that allocated; of very many those with the highest peaks.  Site 0 (blocks
  * without a stack) is always there.  False: out of memory. */
