@@ -69,6 +69,17 @@ static void expect_grown(const json_t *rows, const char *name)
     cr_expect(found && strstr(found, name), "%s: %s", name, found ? found : "nothing");
 }
 
+/* What would help is the same of the device that is explained, and names what grows. */
+static void expect_helps(const json_t *report, const json_t *explained, const char *text)
+{
+    size_t number = (size_t)json_integer_value(json_object_get(explained, "device"));
+    const json_t *device = json_array_get(json_object_get(report, "devices"), number);
+    const json_t *helps = json_object_get(device, "helps");
+    const char *first = json_string_value(json_array_get(helps, 0));
+    cr_expect(first && strstr(first, text), "%s: %s", text, first ? first : "nothing");
+    cr_expect(json_equal(helps, json_object_get(explained, "helps")));
+}
+
 static void expect_not(struct result r, const char *text)
 {
     cr_expect(r.status == 0 && !strstr(r.out, text), "'%s' in: %s", text, r.out);
@@ -89,6 +100,7 @@ Test(leaks_command, a_leak_is_named_by_all)
             (1 << 20),
         110, 6);
     expect_grown(json_object_get(explained, "grows"), "remember (work.c:500)");
+    expect_helps(report, explained, "free what remember (work.c:500) keeps: ");
     cr_expect_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(ranks, "ranks"), 0), "grows")),
                      "remember (work.c:500)");
     expect(run("leaks %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * explain.c: the answer of a recording in few words; see explain.h.  What would help is said only where
- * the numbers of this recording support it, with the most that it could save.
+ * explain.c: the answer of a recording in few words; see explain.h.
  */
 #include <analyze/libraries.h>
 #include <show/gate/explain.h>
@@ -16,9 +15,6 @@
 
 #define GP_EXPLAIN_NAME 96u
 #define GP_EXPLAIN_ROWS 5u
-/* Below this share of the peak, or number of bytes, advice is not worth a line. */
-#define GP_EXPLAIN_SHARE 0.2
-#define GP_EXPLAIN_WORTH (64ll << 20)
 /* A library that holds less than this share of the peak is not worth a sentence. */
 #define GP_EXPLAIN_LIBRARY 0.05
 
@@ -28,7 +24,6 @@ struct explain {
     uint32_t d;
     int64_t uses[GP_USES];
     double sures[GP_USES];
-    int64_t spared; /* activations that checkpointing may take off the peak */
     bool who, what; /* known of most of the peak: the call sites, and the uses */
     json_t *helps, *doubts;
 };
@@ -96,26 +91,6 @@ static json_t *explain_who(struct explain *explain)
     return list;
 }
 
-/* Activations at the peak that are not needed again at once, and are no part of a loss. */
-static int64_t explain_spared(const struct explain *explain, const struct gp_use_table *table)
-{
-    const struct gp_flow *flow = explain->report->flow;
-    uint32_t event = explain->device->peak->event_index, spared = gp_uses_spared(table, flow, event), end;
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    uint64_t sum = 0;
-    while (table->trains && gp_flow_next(&walk, &change)) {
-        if (change.event != GP_REC_NONE && change.event >= spared)
-            break;
-        if (change.add && change.item->device == table->device && change.what & GP_FLOW_SUMMED &&
-            table->rows[table->rule[change.id]].use == GP_USE_ACTIVATIONS &&
-            ((end = gp_flow_end(flow, change.id)) == GP_REC_NONE || end > event) &&
-            !gp_symbols_is_loss(explain->report->symbols, change.item->site))
-            sum += gp_flow_bytes(&change);
-    }
-    return (int64_t)(sum & INT64_MAX);
-}
-
 static void explain_uses_doubt(struct explain *explain)
 {
     int64_t bytes = explain->device->peak->bytes, plain = 0, unknown = explain->uses[GP_USE_UNKNOWN];
@@ -150,8 +125,7 @@ static json_t *explain_uses(struct explain *explain, json_t **sures)
         if (explain->sures[use] > 0)
             json_object_set_new(*sures, gp_use_name((enum gp_use)use), json_real(explain->sures[use]));
     }
-    if (table)
-        explain->spared = explain_spared(explain, table);
+    explain->helps = gp_report_helps(explain->report, explain->d, table);
     explain_uses_doubt(explain);
     gp_report_uses_free(&uses);
     return object;
@@ -194,42 +168,6 @@ static int64_t explain_reserved(const struct explain *explain)
         if (explain->device->reserved->points[i].high > most)
             most = explain->device->reserved->points[i].high;
     return most;
-}
-
-/* A use that is sure, and large enough to be worth a change. */
-static bool explain_is_large(const struct explain *explain, enum gp_use use)
-{
-    int64_t bytes = use == GP_USE_ACTIVATIONS ? explain->spared : explain->uses[use];
-    if (explain->report->leaks->count || explain->sures[use] < GP_USE_PLAIN) /* first what grows */
-        return false;
-    return bytes >= GP_EXPLAIN_WORTH && (double)bytes > GP_EXPLAIN_SHARE * (double)explain->device->peak->bytes;
-}
-
-static void explain_helps(struct explain *explain, int64_t reserved)
-{
-    const struct gp_leaks *leaks = explain->report->leaks;
-    char size[GP_SIZE_TEXT], label[GP_EXPLAIN_NAME];
-    int64_t idle = reserved - explain->device->peak->bytes;
-    for (uint32_t i = 0; i < leaks->count && i < 1; i++) {
-        gp_symbols_line(explain->report->symbols, leaks->suspects[i].site, NULL, NULL, label, sizeof(label));
-        explain_say(explain->helps, "free what %s keeps: %s so far", label,
-                    gp_size_text(size, leaks->suspects[i].live_bytes));
-    }
-    if (explain->device->fragmentation && explain->device->fragmentation->has_segments && idle >= GP_EXPLAIN_WORTH &&
-        (double)idle > GP_EXPLAIN_SHARE * (double)reserved)
-        explain_say(explain->helps, "less fragmentation (in PyTorch expandable_segments:True): at most %s",
-                    gp_size_text(size, idle));
-    if (explain_is_large(explain, GP_USE_ACTIVATIONS))
-        explain_say(explain->helps, "smaller batches, or recomputed activations (checkpointing): of %s",
-                    gp_size_text(size, explain->spared));
-    if (explain_is_large(explain, GP_USE_OPTIMIZER))
-        explain_say(explain->helps, "smaller or sharded optimizer state: of %s",
-                    gp_size_text(size, explain->uses[GP_USE_OPTIMIZER]));
-    if (explain_is_large(explain, GP_USE_ACTIVATIONS) || explain_is_large(explain, GP_USE_OPTIMIZER))
-        explain_say(explain->helps,
-                    "without a GPU, 'gpuprof dryrun --try -- CMD' makes such changes and says what each saves");
-    if (explain_is_large(explain, GP_USE_KV_CACHE))
-        explain_say(explain->helps, "a smaller KV cache: of %s", gp_size_text(size, explain->uses[GP_USE_KV_CACHE]));
 }
 
 static void explain_doubts(struct explain *explain)
@@ -316,7 +254,6 @@ static json_t *explain_object(struct explain *explain)
     int64_t reserved = explain_reserved(explain);
     json_t *sures, *not_sure, *who = explain_who(explain), *uses = explain_uses(explain, &sures),
                               *grows = explain_grows(explain);
-    explain_helps(explain, reserved);
     explain_doubts(explain);
     json_t *sure = explain_sure(explain, &not_sure);
     bool all = !json_array_size(explain->doubts) && !json_array_size(not_sure);
@@ -358,7 +295,7 @@ static void explain_fit(json_t *object)
 
 json_t *gp_explain_json(struct gp_report *report)
 {
-    struct explain explain = {.report = report, .helps = json_array(), .doubts = json_array()};
+    struct explain explain = {.report = report, .doubts = json_array()};
     json_t *object = NULL;
     if (gp_report_run(report, GP_REPORT_PEAK | GP_REPORT_LEAKS | GP_REPORT_SERIES | GP_REPORT_FRAGMENTATION,
                       GP_DETAIL_SUMMARY) == 0) {

@@ -199,6 +199,8 @@ json_t *gp_report_device_json(const struct gp_report *report, uint32_t d)
         json_object_set_new(object, "sleeps", report_sleeps(report, d));
     if (object)
         json_object_set_new(object, "libraries", report_libraries(report, d));
+    if (object)
+        json_object_set_new(object, "helps", gp_report_helps(report, d, report->devices[d].uses));
     struct gp_wire_polled said = gp_rec_polled(device);
     if (object)
         json_object_set_new(object, "polled_pool", gp_polled_json(&said));
