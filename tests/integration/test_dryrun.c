@@ -98,6 +98,55 @@ Test(dryrun, changes_are_run_and_sorted)
     SAYS("fits t4 with: checkpoint Block + chunks");
 }
 
+/* The document in a page of at most 1 MiB. */
+static json_t *page_document(const char *path)
+{
+    static const char mark[] = "<script type=\"application/json\" id=\"gpuprof-data\">";
+    static char page[4 << 20];
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    page[fread(page, 1, sizeof(page) - 1, file)] = '\0';
+    fclose(file);
+    char *at = strstr(page, mark), *end = at ? strstr(at, "</script>") : NULL;
+    cr_assert(end, "no document in %s", path);
+    json_t *document = json_loadb(at + strlen(mark), (size_t)(end - at) - strlen(mark), 0, NULL);
+    cr_assert(document);
+    return document;
+}
+
+/* The page has the rows that the text and the JSON have, and no row where nothing was run. */
+Test(dryrun, the_page_has_the_changes)
+{
+    char path[160], page[160], arguments[512], text[4096];
+    snprintf(path, sizeof(path), "%s/changeable", folder);
+    snprintf(page, sizeof(page), "%s/page.html", folder);
+    left[0] = "changeable", left[1] = "page.html";
+    snprintf(text, sizeof(text), CHANGEABLE, path_program("job"));
+    write_file(path, text);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --memory=1400MiB --try --json -o %s -- sh %s", page, path);
+    json_t *top = dryrun_json(arguments, 3), *document = page_document(page);
+    json_t *of = json_object_get(document, "dryrun");
+    cr_expect_eq(json_array_size(json_object_get(of, "tried")), 5);
+    cr_expect(json_equal(json_object_get(of, "tried"), json_object_get(top, "tried")));
+    cr_expect_eq(number(of, "needed_bytes"), number(at(top, "gpus", 0), "needed_bytes"));
+    cr_expect(json_is_false(json_object_get(of, "fits")));
+    json_decref(top);
+    json_decref(document);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --try --force -o %s -- %%s mib=64", page);
+    dryrun(arguments, 0);
+    document = page_document(page);
+    of = json_object_get(document, "dryrun");
+    cr_expect(json_array_size(json_object_get(of, "tried")) == 0 && json_is_array(json_object_get(of, "tried")));
+    cr_expect(strstr(json_string_value(json_object_get(of, "why")), "CMD loads no PyTorch"));
+    json_decref(document);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --force -o %s -- %%s mib=64", page);
+    dryrun(arguments, 0);
+    document = page_document(page);
+    of = json_object_get(document, "dryrun");
+    cr_expect(json_is_null(json_object_get(of, "tried")) && json_is_null(json_object_get(of, "why")));
+    json_decref(document);
+}
+
 Test(dryrun, a_program_that_fits)
 {
     dryrun("--gpu=t4 -- %s mib=1024", 0);

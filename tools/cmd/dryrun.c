@@ -576,11 +576,15 @@ static int dryrun_page(const struct dryrun_work *w)
     struct gp_load_options options = {
         .target = GP_TARGET_INIT("dryrun"), .file_count = 1, .output = w->o->output, .force = w->o->force};
     int rc = files && files[0] ? GP_EXIT_OK : GP_EXIT_FAILED;
+    options.dryrun = gp_helps_json(&w->answer);
+    if (!rc && !options.dryrun)
+        rc = gp_memory_error("dryrun");
     if (!rc) {
         options.files[0] = files[0];
         options.more = files + 1;
         rc = gp_report_write(&options);
     }
+    json_decref(options.dryrun);
     for (size_t i = 0; files && files[i]; i++)
         free(files[i]);
     free(files);

@@ -31,6 +31,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     const char *output;
     bool force;       /* replace any output file */
     bool open;        /* show the page */
+    json_t *dryrun;   /* set by `gpuprof dryrun`: what the page says of the run beside the recordings (gp_helps_json) */
     bool plain;       /* set by a command that calls gp_report_steps and gp_load_join itself, as far as it needs them */
     bool growth;      /* set by `leaks`: of ranks, what grows is read, and nothing else of their memory */
     bool nameless;    /* set by a command that shows no call sites: none is looked up */

@@ -79,14 +79,22 @@ static int report_json(const struct gp_load_options *o, json_t *document)
     return rc ? gp_write_error("report", o->output, -rc) : GP_EXIT_OK;
 }
 
+/* False: out of memory. */
+static bool report_dryrun(const struct gp_load_options *o, json_t *document)
+{
+    return !o->dryrun || json_object_set(document, "dryrun", o->dryrun) == 0;
+}
+
 static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded)
 {
     if (!o->output && !o->json)
         return report_text(loaded);
     bool ran = gp_load_uses(loaded) && gp_report_run(&loaded->report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT) == 0;
     json_t *document = ran ? gp_report_document(&loaded->report) : NULL;
-    if (!document)
+    if (!document || !report_dryrun(o, document)) {
+        json_decref(document);
         return gp_memory_error("report");
+    }
     if (o->json)
         return report_json(o, document);
     int rc = report_page(o, document);
@@ -103,6 +111,10 @@ static int report_ranks(const struct gp_load_options *o)
         gp_ranks_text(&page, set.all);
     } else if (!rc) {
         json_t *document = gp_ranks_json(set.all);
+        if (document && !report_dryrun(o, document)) {
+            json_decref(document);
+            document = NULL;
+        }
         rc = !document ? gp_memory_error("report") : o->json ? report_json(o, document) : report_page(o, document);
         if (!o->json)
             json_decref(document);

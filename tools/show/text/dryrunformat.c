@@ -20,10 +20,7 @@
 
 #define GP_DRYRUN_LINES 12u          /* places */
 #define GP_DRYRUN_READS 5u           /* lines that read results */
-#define GP_DRYRUN_FEW   3u           /* candidates */
 #define GP_DRYRUN_FILES (64ll << 20) /* bytes that are more than a log */
-/* An activation of less than that part of the peak is no candidate. */
-#define GP_DRYRUN_PART 50
 
 /* The largest request that got no memory; NULL: none with a size. */
 static const struct gp_need_refused *refused_largest(const struct gp_dryrun_run *run)
@@ -357,64 +354,6 @@ static void text_heading(const struct gp_text_page *page, const struct gp_dryrun
     gp_text_heading(page, line, true);
 }
 
-/* ---- what would help --------------------------------------------------------------------------------------------- */
-
-static bool text_growable(const struct gp_text_page *page, const struct gp_need *need)
-{
-    char from[GP_SIZE_TEXT], to[GP_SIZE_TEXT];
-    if (need->growable_bytes < 0)
-        return false;
-    fprintf(page->out, "  - PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: ");
-    if (need->growable_bytes < need->needed_bytes)
-        fprintf(page->out, "%s instead of %s, by a replay of the requests\n", gp_size_text(to, need->growable_bytes),
-                gp_size_text(from, need->needed_bytes));
-    else
-        fprintf(page->out, "no help: %s by a replay of the requests\n", gp_size_text(to, need->growable_bytes));
-    return true;
-}
-
-/* Lines whose activations are most bytes for the longest time, as far as checkpointing could spare them. Without a
- * backward pass nothing is kept for one. */
-static uint32_t text_candidates(const struct gp_need *need, const struct gp_need_line *found[GP_DRYRUN_FEW])
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; !need->infers && i < need->line_count; i++) {
-        const struct gp_need_line *line = &need->lines[i];
-        if (need->sure[GP_USE_ACTIVATIONS] < GP_USE_PLAIN || !line->spared_bytes ||
-            line->spared_bytes < need->allocated_peak_bytes / GP_DRYRUN_PART)
-            continue;
-        uint32_t at = count;
-        double weight = (double)line->spared_bytes * (double)line->life_ns;
-        while (at > 0 && (double)found[at - 1]->spared_bytes * (double)found[at - 1]->life_ns < weight)
-            at--;
-        if (at == GP_DRYRUN_FEW)
-            continue;
-        count += count < GP_DRYRUN_FEW;
-        memmove(&found[at + 1], &found[at], (count - at - 1) * sizeof(found[0]));
-        found[at] = line;
-    }
-    return count;
-}
-
-static void text_help(const struct gp_text_page *page, const struct gp_need *need)
-{
-    const struct gp_need_line *found[GP_DRYRUN_FEW];
-    char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
-    uint32_t count = text_candidates(need, found);
-    if (!count && need->growable_bytes < 0)
-        return;
-    fprintf(page->out, "\n  What would help\n");
-    text_growable(page, need);
-    for (uint32_t i = 0; i < count; i++) {
-        fprintf(page->out, "  - checkpointing, a candidate: %s of activations live %s from ",
-                gp_size_text(size, found[i]->spared_bytes), gp_seconds_text(life, (double)found[i]->life_ns / 1e9));
-        gp_text_cut(page, found[i]->place.text, gp_text_room(page, 68));
-        fputc('\n', page->out);
-    }
-    fputs("  gpuprof dryrun --try -- CMD makes such changes, each in a run of its own, and says what it saves\n",
-          page->out);
-}
-
 /* ---- how sure ---------------------------------------------------------------------------------------------------- */
 
 static void text_notes(const struct gp_text_page *page, const struct gp_dryrun_run *run, const char *kind,
@@ -567,9 +506,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     fputc('\n', page->out);
     text_lines(page, need);
     text_ranks(page, run);
-    if (!answer->tries)
-        text_help(page, need);
-    gp_text_changes(page, answer);
+    gp_text_helps(page, answer);
     text_sure(page, run, need);
     text_reads(page, run, answer->random);
     text_written(page, run);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * dryruntry.c: the changes that `gpuprof dryrun --try` has run: see dryrunformat.h.
+ * dryruntry.c: what would help a program that ran dry: the changes that `gpuprof dryrun --try` has run, or, without
+ * it, what the run tells; see dryrunformat.h.
  */
 #include <common/values.h>
 #include <inttypes.h>
@@ -8,6 +9,89 @@
 #include <show/text/textpage.h>
 #include <show/text/write.h>
 #include <stdio.h>
+#include <string.h>
+
+#define GP_TRY_FEW  3u /* candidates */
+#define GP_TRY_PART 50 /* a line with less than this part of the peak is not worth it */
+
+/* ---- what the run tells ------------------------------------------------------------------------------------------- */
+
+/* Lines whose activations are most bytes for the longest time, as far as checkpointing could spare them. Without a
+ * backward pass nothing is kept for one. */
+static uint32_t try_candidates(const struct gp_need *need, const struct gp_need_line *found[GP_TRY_FEW])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; !need->infers && i < need->line_count; i++) {
+        const struct gp_need_line *line = &need->lines[i];
+        if (need->sure[GP_USE_ACTIVATIONS] < GP_USE_PLAIN || !line->spared_bytes ||
+            line->spared_bytes < need->allocated_peak_bytes / GP_TRY_PART)
+            continue;
+        uint32_t at = count;
+        double weight = (double)line->spared_bytes * (double)line->life_ns;
+        while (at > 0 && (double)found[at - 1]->spared_bytes * (double)found[at - 1]->life_ns < weight)
+            at--;
+        if (at == GP_TRY_FEW)
+            continue;
+        count += count < GP_TRY_FEW;
+        memmove(&found[at + 1], &found[at], (count - at - 1) * sizeof(found[0]));
+        found[at] = line;
+    }
+    return count;
+}
+
+/* Sentences, of the process that needs most. */
+static json_t *try_advice(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_need *need = gp_dryrun_worst(&answer->runs[answer->shown]);
+    const struct gp_need_line *found[GP_TRY_FEW];
+    char from[GP_SIZE_TEXT], to[GP_SIZE_TEXT];
+    json_t *list = json_array();
+    uint32_t count = need ? try_candidates(need, found) : 0;
+    if (need && need->growable_bytes >= 0 && need->growable_bytes < need->needed_bytes)
+        json_array_append_new(
+            list, json_sprintf("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: %s instead of %s, by a replay of the "
+                               "requests",
+                               gp_size_text(to, need->growable_bytes), gp_size_text(from, need->needed_bytes)));
+    else if (need && need->growable_bytes >= 0)
+        json_array_append_new(list, json_sprintf("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: no help: %s by a "
+                                                 "replay of the requests",
+                                                 gp_size_text(to, need->growable_bytes)));
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_sprintf("checkpointing, a candidate: %s of activations live %s from %s",
+                                           gp_size_text(from, found[i]->spared_bytes),
+                                           gp_seconds_text(to, (double)found[i]->life_ns / 1e9), found[i]->place.text));
+    return list;
+}
+
+static void try_text_advice(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    json_t *advice = try_advice(answer);
+    const json_t *line;
+    size_t i;
+    if (json_array_size(advice))
+        fprintf(page->out, "\n  What would help\n");
+    json_array_foreach(advice, i, line)
+    {
+        fputs("  - ", page->out);
+        gp_text_cut(page, json_string_value(line), gp_text_room(page, 4));
+        fputc('\n', page->out);
+    }
+    if (json_array_size(advice))
+        fputs("  gpuprof dryrun --try -- CMD makes such changes, each in a run of its own, and says what it saves\n",
+              page->out);
+    json_decref(advice);
+}
+
+/* ---- what was tried ----------------------------------------------------------------------------------------------- */
+
+/* Why there is no row; NULL: there are rows. */
+static const char *try_nothing(const struct gp_dryrun_answer *answer)
+{
+    if (!answer->tries_torch)
+        return "nothing was tried: CMD loads no PyTorch, and the other changes are to programs of PyTorch";
+    return answer->change_count ? NULL : "nothing was tried: CMD does nothing that a change of --try applies to";
+}
 
 /* "+31 %"; of kernels, which are not time. */
 static const char *try_cost(char text[24], const struct gp_dryrun_change *change)
@@ -48,21 +132,14 @@ static void try_row(const struct gp_text_page *page, const struct gp_dryrun_answ
     fputc('\n', page->out);
 }
 
-void gp_text_changes(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+static void try_text_rows(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     char cost[24];
     const struct gp_dryrun_gpu *gpu = &answer->gpus[0];
     const struct gp_dryrun_change *first = answer->changes;
-    if (!answer->tries)
-        return;
     fprintf(page->out, "\n  What would help: each change was made in a run of CMD\n");
-    if (!answer->tries_torch) {
-        fputs("  nothing was tried: CMD loads no PyTorch, and the other changes are to programs of PyTorch\n",
-              page->out);
-        return;
-    }
-    if (!answer->change_count) {
-        fputs("  nothing was tried: CMD does nothing that a change of --try applies to\n", page->out);
+    if (try_nothing(answer)) {
+        fprintf(page->out, "  %s\n", try_nothing(answer));
         return;
     }
     if (gpu->verdict != GP_DRYRUN_FITS && first->status == GP_CHANGE_RAN && first->verdict == GP_DRYRUN_FITS)
@@ -73,6 +150,14 @@ void gp_text_changes(const struct gp_text_page *page, const struct gp_dryrun_ans
     fprintf(page->out, "  %11s %11s %9s  %s\n", "NEEDED", "SAVED", "KERNELS", "CHANGE");
     for (uint32_t i = 0; i < answer->change_count; i++)
         try_row(page, answer, &answer->changes[i]);
+}
+
+void gp_text_helps(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    if (answer->tries)
+        try_text_rows(page, answer);
+    else
+        try_text_advice(page, answer);
 }
 
 json_t *gp_changes_json(const struct gp_dryrun_answer *answer)
@@ -95,4 +180,16 @@ json_t *gp_changes_json(const struct gp_dryrun_answer *answer)
                       ran ? json_null() : gp_json_text(change->why)));
     }
     return rows;
+}
+
+json_t *gp_helps_json(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_gpu *gpu = &answer->gpus[0];
+    bool known = gpu->verdict != GP_DRYRUN_FAILED && gpu->needed_bytes >= 0;
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "needed_bytes",
+                     gp_json_known(gpu->needed_bytes), "fits",
+                     known ? json_boolean(gpu->verdict == GP_DRYRUN_FITS) : json_null(), "tried",
+                     gp_changes_json(answer), "why",
+                     answer->tries && try_nothing(answer) ? json_string(try_nothing(answer)) : json_null(), "helps",
+                     answer->tries ? json_array() : try_advice(answer));
 }
