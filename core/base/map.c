@@ -32,8 +32,9 @@
 #define GP_MAP_SHARDS     (1u << GP_MAP_SHARD_BITS)
 /* The first block is one page of records. 26 doublings end below 2^32 slots, the most that an entry
  * can address. */
-#define GP_MAP_FIRST  64u
-#define GP_MAP_BLOCKS 26u
+#define GP_MAP_FIRST_BITS 6u
+#define GP_MAP_FIRST      (1u << GP_MAP_FIRST_BITS)
+#define GP_MAP_BLOCKS     26u
 /* Blocks 0 and 1 stay mapped, so that a program with few allocations does not map and unmap them
  * repeatedly. */
 #define GP_MAP_KEPT_BLOCKS 2u
@@ -64,7 +65,7 @@ struct gp_map_shard {
     uint64_t x_count; /* written under the lock, read without it */
     uint64_t room;    /* records that it may still insert without taking room from the map */
     uint32_t block_count;
-    uint32_t pad_;
+    uint32_t room_most;           /* with more it gives a batch back to the map; set when it takes the first one */
     struct gp_map_index now, old; /* old.entries NULL: no migration under way */
     uint64_t old_at;              /* next slot to move: all slots before it are empty */
     uint64_t old_left;
@@ -79,10 +80,12 @@ struct gp_map {
     struct gp_map_shard shards[GP_MAP_SHARDS];
 };
 
-/* Where a key's entry is. */
+/* Where a key's entry is, and its record. */
 struct gp_map_place {
     struct gp_map_index *index; /* NULL: not found */
     uint64_t at;
+    struct gp_map_chunk *block;
+    uint32_t in_block;
 };
 
 /* ---- memory and lock --------------------------------------------------------------------------------------------- */
@@ -115,10 +118,15 @@ static inline void map_lock(struct gp_map_shard *shard)
     GP_TESTPOINT("map.locked");
 }
 
-static inline void map_unlock(struct gp_map_shard *shard)
+static inline void map_unlock_word(uint32_t *lock)
 {
     GP_TESTPOINT("map.unlock");
-    __atomic_store_n(&shard->x_lock, 0, __ATOMIC_RELEASE); /* [map.R1] */
+    __atomic_store_n(lock, 0, __ATOMIC_RELEASE); /* [map.R1] */
+}
+
+static inline void map_unlock(struct gp_map_shard *shard)
+{
+    map_unlock_word(&shard->x_lock);
 }
 
 /* ---- hash: the top bits choose the shard, the low 32 are the entry's --------------------------------------------- */
@@ -139,11 +147,6 @@ static inline struct gp_map_shard *map_shard(struct gp_map *map, uint64_t hash)
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-static inline unsigned map_block_of(uint32_t slot)
-{
-    return 31u - (unsigned)__builtin_clz(slot / GP_MAP_FIRST + 1);
-}
-
 static inline uint32_t map_block_slots(unsigned block)
 {
     return GP_MAP_FIRST << block;
@@ -154,11 +157,19 @@ static inline uint32_t map_block_start(unsigned block)
     return GP_MAP_FIRST * ((1u << block) - 1);
 }
 
-static inline struct gp_record *map_record(struct gp_map_shard *shard, uint64_t entry)
+static inline struct gp_record *map_place_record(const struct gp_map_place *place)
 {
-    uint32_t slot = (uint32_t)(entry >> 32) - 1;
-    unsigned block = map_block_of(slot);
-    return &shard->blocks[block].records[slot - map_block_start(block)];
+    return &place->block->records[place->in_block];
+}
+
+/* The block and the place in it of an entry's record. Of a slot's number, + 64, the highest bit tells the block: block k
+ * begins at slot 64 * 2^k - 64. */
+static inline void map_place_at(struct gp_map_shard *shard, uint64_t entry, struct gp_map_place *place)
+{
+    uint32_t slot = (uint32_t)(entry >> 32) - 1 + GP_MAP_FIRST;
+    unsigned top = 31u - (unsigned)__builtin_clz(slot);
+    place->block = &shard->blocks[top - GP_MAP_FIRST_BITS];
+    place->in_block = slot - (1u << top);
 }
 
 static GP_COLD bool map_block_add(struct gp_map_shard *shard)
@@ -176,11 +187,9 @@ static GP_COLD bool map_block_add(struct gp_map_shard *shard)
 }
 
 /* Take the lowest block with room, so that the highest, which is half of the memory, can become
- * empty. */
-static bool map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
+ * empty. There is one. Returns the record; *slot: its number. */
+static inline struct gp_record *map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
 {
-    if (GP_UNLIKELY(!shard->open) && !map_block_add(shard))
-        return false;
     unsigned k = (unsigned)__builtin_ctz(shard->open);
     struct gp_map_chunk *block = &shard->blocks[k];
     uint32_t at = block->free;
@@ -189,32 +198,28 @@ static bool map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
     else
         at = block->fresh++;
     block->live++;
-    if (block->live == map_block_slots(k))
+    if (GP_UNLIKELY(block->live == map_block_slots(k)))
         shard->open &= ~(1u << k);
     *slot = map_block_start(k) + at;
-    return true;
+    return &block->records[at];
 }
 
-static void map_slot_give(struct gp_map_shard *shard, uint32_t slot)
+static inline void map_slot_give(struct gp_map_shard *shard, struct gp_map_chunk *block, uint32_t at)
 {
-    unsigned k = map_block_of(slot);
-    struct gp_map_chunk *block = &shard->blocks[k];
-    uint32_t at = slot - map_block_start(k);
-    block->records[at].space = 0;
-    block->records[at].key = block->free;
+    struct gp_record *record = &block->records[at];
+    record->space = 0;
+    record->key = block->free;
     block->free = at;
     block->live--;
-    shard->open |= 1u << k;
+    shard->open |= 1u << (block - shard->blocks);
 }
 
 /* Unmaps the highest block if it is empty and the others could hold twice the live records; at most
  * one per call. */
-static inline void map_blocks_trim(struct gp_map_shard *shard)
+static GP_COLD void map_block_drop(struct gp_map_shard *shard)
 {
-    if (GP_LIKELY(shard->block_count <= GP_MAP_KEPT_BLOCKS || shard->blocks[shard->block_count - 1].live))
-        return;
     unsigned k = shard->block_count - 1;
-    if (2 * shard->x_count > map_block_start(k))
+    if (shard->blocks[k].live)
         return;
     map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
     shard->blocks[k].records = NULL;
@@ -223,32 +228,54 @@ static inline void map_blocks_trim(struct gp_map_shard *shard)
     shard->block_count--;
 }
 
+/* The count is looked at first: it is in a line that is here. */
+static inline void map_blocks_trim(struct gp_map_shard *shard)
+{
+    unsigned count = shard->block_count;
+    if (GP_UNLIKELY(2 * shard->x_count <= map_block_start(count - 1) && count > GP_MAP_KEPT_BLOCKS))
+        map_block_drop(shard);
+}
+
 /* ---- index ------------------------------------------------------------------------------------------------------- */
 
+/* place->at: the key's entry, or the empty one where it would be. */
 static inline bool map_index_find(struct gp_map_shard *shard, struct gp_map_index *index, uint64_t hash, uint8_t space,
                                   uint64_t key, struct gp_map_place *place)
 {
-    for (uint64_t at = hash & index->mask;; at = (at + 1) & index->mask) {
-        uint64_t entry = index->entries[at];
+    const uint64_t *entries = index->entries, mask = index->mask;
+    place->index = index;
+    for (place->at = hash & mask;; place->at = (place->at + 1) & mask) {
+        uint64_t entry = entries[place->at];
         if (!entry)
             return false;
         if ((uint32_t)entry != (uint32_t)hash)
             continue;
-        const struct gp_record *record = map_record(shard, entry);
-        if (record->key == key && record->space == space) {
-            *place = (struct gp_map_place){index, at};
+        map_place_at(shard, entry, place);
+        const struct gp_record *record = map_place_record(place);
+        if (GP_LIKELY(record->key == key && record->space == space))
             return true;
-        }
     }
+}
+
+static GP_COLD bool map_lookup_both(struct gp_map_shard *shard, uint64_t hash, uint8_t space, uint64_t key,
+                                    struct gp_map_place *place)
+{
+    return (shard->now.entries && map_index_find(shard, &shard->now, hash, space, key, place)) ||
+           (shard->old.entries && map_index_find(shard, &shard->old, hash, space, key, place));
+}
+
+/* One table, which is the most frequent case. */
+static inline bool map_is_plain(const struct gp_map_shard *shard)
+{
+    return GP_LIKELY(shard->now.entries && !shard->old.entries);
 }
 
 static inline struct gp_record *map_lookup(struct gp_map_shard *shard, uint64_t hash, uint8_t space, uint64_t key,
                                            struct gp_map_place *place)
 {
-    bool found = shard->now.entries && map_index_find(shard, &shard->now, hash, space, key, place);
-    if (!found && shard->old.entries)
-        found = map_index_find(shard, &shard->old, hash, space, key, place);
-    return found ? map_record(shard, place->index->entries[place->at]) : NULL;
+    bool found = map_is_plain(shard) ? map_index_find(shard, &shard->now, hash, space, key, place)
+                                     : map_lookup_both(shard, hash, space, key, place);
+    return found ? map_place_record(place) : NULL;
 }
 
 static inline void map_index_put(struct gp_map_index *index, uint64_t entry)
@@ -335,7 +362,7 @@ static inline void map_index_trim(struct gp_map_shard *shard)
 
 /* ---- room: the limit, dealt to the shards in batches ------------------------------------------------------------- */
 
-static bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
+static GP_COLD bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
 {
     uint64_t room = __atomic_load_n(&map->x_room, __ATOMIC_RELAXED);
     uint64_t want;
@@ -344,6 +371,7 @@ static bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
     } while (want &&
              !__atomic_compare_exchange_n(&map->x_room, &room, room - want, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     shard->room += want;
+    shard->room_most = 2 * (uint32_t)map->batch;
     return want;
 }
 
@@ -363,7 +391,7 @@ static GP_COLD void map_room_gather(struct gp_map *map)
 static inline void map_room_give(struct gp_map *map, struct gp_map_shard *shard)
 {
     shard->room++;
-    if (GP_UNLIKELY(shard->room > 2 * map->batch)) {
+    if (GP_UNLIKELY(shard->room > shard->room_most)) {
         shard->room -= map->batch;
         __atomic_fetch_add(&map->x_room, map->batch, __ATOMIC_RELAXED);
     }
@@ -371,34 +399,41 @@ static inline void map_room_give(struct gp_map *map, struct gp_map_shard *shard)
 
 /* ---- operations, under the lock ---------------------------------------------------------------------------------- */
 
-static void map_remove(struct gp_map *map, struct gp_map_shard *shard, struct gp_map_place place)
+static inline void map_remove(struct gp_map *map, struct gp_map_shard *shard, const struct gp_map_place *place)
 {
-    uint32_t slot = (uint32_t)(place.index->entries[place.at] >> 32) - 1;
-    map_index_remove(place.index, place.at);
-    if (place.index == &shard->old)
+    map_index_remove(place->index, place->at);
+    if (GP_UNLIKELY(place->index == &shard->old))
         shard->old_left--;
-    map_slot_give(shard, slot);
+    map_slot_give(shard, place->block, place->in_block);
     __atomic_store_n(&shard->x_count, shard->x_count - 1, __ATOMIC_RELAXED);
     map_room_give(map, shard);
     map_blocks_trim(shard);
     map_index_trim(shard);
-    if (shard->old.entries)
+    if (GP_UNLIKELY(shard->old.entries))
         map_migrate(shard);
 }
 
-/* -EDQUOT: the room in other shards has to be collected first. */
-static int map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record)
+/* Returns its entry. There is room, in a block too. */
+static inline uint64_t map_fill(struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record,
+                                struct gp_record **into)
 {
     uint32_t slot;
-    if (GP_UNLIKELY(!shard->room) && !map_room_take(map, shard))
-        return -EDQUOT;
-    if (!map_index_reserve(shard) || !map_slot_take(shard, &slot))
-        return -ENOSPC;
-    uint64_t entry = ((uint64_t)slot + 1) << 32 | (uint32_t)hash;
-    *map_record(shard, entry) = *record;
-    map_index_put(&shard->now, entry);
+    *into = map_slot_take(shard, &slot);
+    **into = *record;
     __atomic_store_n(&shard->x_count, shard->x_count + 1, __ATOMIC_RELAXED);
     shard->room--;
+    return ((uint64_t)slot + 1) << 32 | (uint32_t)hash;
+}
+
+/* -EDQUOT: the room in other shards has to be collected first. */
+static GP_COLD int map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash,
+                           const struct gp_record *record, struct gp_record **into)
+{
+    if (!shard->room && !map_room_take(map, shard))
+        return -EDQUOT;
+    if (!map_index_reserve(shard) || (!shard->open && !map_block_add(shard)))
+        return -ENOSPC;
+    map_index_put(&shard->now, map_fill(shard, hash, record, into));
     if (shard->old.entries)
         map_migrate(shard);
     return 0;
@@ -440,7 +475,7 @@ void gp_map_free(struct gp_map *map)
 }
 
 /* The two words may be of two tables, or the table unmapped by now: a prefetch does not fault. */
-void gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
+uint64_t gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
 {
     uint64_t hash = map_hash(space, key);
     struct gp_map_shard *shard = map_shard(map, hash);
@@ -448,24 +483,44 @@ void gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
     uint64_t mask = __atomic_load_n(&shard->now.mask, __ATOMIC_RELAXED);
     __builtin_prefetch((const void *)(entries + (hash & mask) * sizeof(uint64_t)), 1);
     __builtin_prefetch(&shard->blocks, 1);
+    return hash;
 }
 
-int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old)
+/* Whether the table, the blocks and the shard's part of the limit have room for one more record. */
+static inline bool map_has_room(const struct gp_map_shard *shard)
 {
-    if (record->space == 0)
-        return -EINVAL;
-    uint64_t hash = map_hash(record->space, record->key);
+    return GP_LIKELY(shard->room && shard->open && (shard->x_count + 1) * 8 <= (shard->now.mask + 1) * 5);
+}
+
+/* Under the lock; as gp_map_insert, and -EDQUOT as map_add. */
+static inline int map_insert(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash,
+                             const struct gp_record *record, struct gp_record *old, struct gp_record **into)
+{
+    struct gp_map_place place;
+    struct gp_record *live = map_lookup(shard, hash, record->space, record->key, &place);
+    if (GP_UNLIKELY(live)) {
+        if (old)
+            *old = *live;
+        *live = *record;
+        *into = live;
+        return 1;
+    }
+    if (GP_UNLIKELY(!map_is_plain(shard) || !map_has_room(shard)))
+        return map_add(map, shard, hash, record, into);
+    place.index->entries[place.at] = map_fill(shard, hash, record, into);
+    return 0;
+}
+
+int gp_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record *record, struct gp_record *old,
+                       struct gp_map_hold *hold)
+{
     struct gp_map_shard *shard = map_shard(map, hash);
     for (bool gathered = false;; gathered = true) {
-        struct gp_map_place place;
         map_lock(shard);
-        struct gp_record *live = map_lookup(shard, hash, record->space, record->key, &place);
-        if (live) {
-            if (old)
-                *old = *live;
-            *live = *record;
-        }
-        int rc = live ? 1 : map_add(map, shard, hash, record);
+        int rc = map_insert(map, shard, hash, record, old, &hold->record);
+        hold->lock = &shard->x_lock;
+        if (GP_LIKELY(rc >= 0))
+            return rc;
         map_unlock(shard);
         if (rc != -EDQUOT)
             return rc;
@@ -475,20 +530,40 @@ int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_
     }
 }
 
-int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
+void gp_map_release(const struct gp_map_hold *hold)
 {
-    uint64_t hash = map_hash(space, key);
+    map_unlock_word(hold->lock);
+}
+
+int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old)
+{
+    struct gp_map_hold hold;
+    if (record->space == 0)
+        return -EINVAL;
+    int rc = gp_map_insert_hold(map, map_hash(record->space, record->key), record, old, &hold);
+    if (GP_LIKELY(rc >= 0))
+        map_unlock_word(hold.lock);
+    return rc;
+}
+
+int gp_map_take_hashed(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out)
+{
     struct gp_map_shard *shard = map_shard(map, hash);
     struct gp_map_place place;
     map_lock(shard);
     struct gp_record *live = map_lookup(shard, hash, space, key, &place);
-    if (live) {
+    if (GP_LIKELY(live)) {
         if (out)
             *out = *live;
-        map_remove(map, shard, place);
+        map_remove(map, shard, &place);
     }
     map_unlock(shard);
     return live ? 0 : -ENOENT;
+}
+
+int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
+{
+    return gp_map_take_hashed(map, map_hash(space, key), space, key, out);
 }
 
 int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
@@ -512,7 +587,7 @@ int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn,
     map_lock(shard);
     struct gp_record *live = map_lookup(shard, hash, space, key, &place);
     if (live && fn(live, arg))
-        map_remove(map, shard, place);
+        map_remove(map, shard, &place);
     map_unlock(shard);
     return live ? 0 : -ENOENT;
 }
@@ -535,7 +610,7 @@ static bool map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned k,
             continue;
         struct gp_map_place place;
         if (map_lookup(shard, map_hash(space, key), space, key, &place)) {
-            map_remove(map, shard, place);
+            map_remove(map, shard, &place);
             (*removed)++;
         }
     }

@@ -90,12 +90,24 @@ _Static_assert(sizeof(struct gp_record) == 64, "one cache line");
 int gp_map_new(struct gp_map **out, uint64_t limit);
 void gp_map_free(struct gp_map *map);
 
-/* Asks the processor for the cache lines that the next call for this key reads first. Takes no lock. */
-void gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
+/* Asks the processor for the cache lines that the next call for this key reads first. Takes no lock. Returns the key's
+ * hash, for gp_map_insert_hold and gp_map_take_hashed. */
+uint64_t gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
 /* 0: inserted. 1: replaced a live record of that key, copied to *old (may be NULL). -EINVAL: space
  * is 0. -ENOSPC: not inserted, because of the limit or for lack of memory. */
 int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
+/* The same, but if it returns 0 or 1, the record's shard stays locked, and hold->record is the one in the map, which the
+ * caller may change as in gp_map_update, until it calls gp_map_release. In between it must not call into the map, nor
+ * wait for anything. hash: of the record's space and key. */
+struct gp_map_hold {
+    struct gp_record *record;
+    uint32_t *lock; /* private */
+};
+int gp_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record *record, struct gp_record *old,
+                       struct gp_map_hold *hold);
+void gp_map_release(const struct gp_map_hold *hold);
 /* Removes the record and copies it to *out. 0, -ENOENT. */
+int gp_map_take_hashed(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out);
 int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 /* Copies the record to *out. 0, -ENOENT. */
 int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);

@@ -28,6 +28,9 @@
 #define gp_map_free              control_map_free
 #define gp_map_prefetch          control_map_prefetch
 #define gp_map_insert            control_map_insert
+#define gp_map_insert_hold       control_map_insert_hold
+#define gp_map_release           control_map_release
+#define gp_map_take_hashed       control_map_take_hashed
 #define gp_map_take              control_map_take
 #define gp_map_find              control_map_find
 #define gp_map_update            control_map_update
@@ -39,8 +42,12 @@
 int control_map_new(struct gp_map **out, uint64_t limit);
 void control_map_free(struct gp_map *map);
 int control_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
+int control_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record *record, struct gp_record *old,
+                            struct gp_map_hold *hold);
+void control_map_release(const struct gp_map_hold *hold);
+int control_map_take_hashed(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out);
 int control_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
-void control_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
+uint64_t control_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
 int control_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 int control_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
 uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
@@ -52,6 +59,9 @@ uint64_t control_map_walked(struct gp_map *map);
 #undef gp_map_free
 #undef gp_map_prefetch
 #undef gp_map_insert
+#undef gp_map_insert_hold
+#undef gp_map_release
+#undef gp_map_take_hashed
 #undef gp_map_take
 #undef gp_map_find
 #undef gp_map_update
