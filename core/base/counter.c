@@ -144,8 +144,9 @@ static GP_COLD bool shard_gather(struct gp_counter *set, struct gp_shard *shard,
     if (pair && gp_gate_recharge(set, &shard->gate, first, 2, event->amounts) &&
         cells_cover(set, shard->cells, op, event->deltas, event->n))
         return true;
-    return gate_return(set, shard) && cells_cover(set, shard->cells, op, event->deltas, event->n) &&
-           (!pair || gp_gate_recharge(set, &shard->gate, first, 2, event->amounts));
+    /* The recharge may take what a delta of one of the pair's gauges needs. */
+    return gate_return(set, shard) && (!pair || gp_gate_recharge(set, &shard->gate, first, 2, event->amounts)) &&
+           cells_cover(set, shard->cells, op, event->deltas, event->n);
 }
 
 /* Applies one update to an open shard. False: closed, or not enough credit; nothing changed.
@@ -195,7 +196,7 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
         if (!(from->credit | from->allocated | from->freed))
             continue;
         for (unsigned i = 0; i < set->bundle[b].count; i++) {
-            struct gp_counter_cell *to = &set->pool[set->bundle[b].gauges[i]];
+            struct gp_gate_cell *to = &set->pool[set->bundle[b].gauges[i]];
             to->credit += from->credit;
             to->allocated += from->allocated;
             to->freed += from->freed;
@@ -204,11 +205,11 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
     }
     GP_EACH_GAUGE(set_moved(set), g)
     {
-        struct gp_counter_cell *from = &shard->cells[g], *to = &set->pool[g];
+        struct gp_gate_cell *from = &shard->cells[g], *to = &set->pool[g];
         to->credit += from->credit;
         to->allocated += from->allocated;
         to->freed += from->freed;
-        *from = (struct gp_counter_cell){0};
+        *from = (struct gp_gate_cell){0};
     }
 }
 
@@ -379,7 +380,7 @@ static void set_consider(struct gp_counter *set, struct gp_shard *shard, const s
 /* An event while the set is closed. */
 static inline void set_change(struct gp_counter *set, enum gp_counter_op op, unsigned g, int64_t amount)
 {
-    struct gp_counter_cell *cell = &set->pool[g];
+    struct gp_gate_cell *cell = &set->pool[g];
     cell->credit += op == GP_ADD ? -amount : amount;
     *(op == GP_ADD ? &cell->allocated : &cell->freed) += amount;
     if (op == GP_ADD && cell->credit < 0)
@@ -732,7 +733,7 @@ int gp_counter_check(struct gp_counter *set)
     }
     bool was_open = set_close(set);
     for (unsigned g = 0; g < set->shape.gauges; g++) {
-        const struct gp_counter_cell *pool = &set->pool[g];
+        const struct gp_gate_cell *pool = &set->pool[g];
         int64_t limit = set->limit[g];
         gauge_limit(set, g);
         if (pool->credit < 0 || limit != set->limit[g] ||
@@ -747,7 +748,7 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
 {
     if (gauges < 1 || gauges > GP_GAUGES_MAX || shards < 1 || shards > GP_SHARDS_MAX)
         return -EINVAL;
-    size_t stride = sizeof(struct gp_shard) + gauges * sizeof(struct gp_counter_cell);
+    size_t stride = sizeof(struct gp_shard) + gauges * sizeof(struct gp_gate_cell);
     stride = (stride + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t head = (sizeof(struct gp_counter) + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t bytes = head + stride * shards;

@@ -20,6 +20,7 @@
 #ifndef GP_BASE_COUNTER_H
 #define GP_BASE_COUNTER_H
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,7 +72,7 @@ struct gp_counter_event {
     unsigned pair;      /* GP_PAIRS: none */
     int64_t amounts[2]; /* of the pair's bundles */
     unsigned n;
-    const struct gp_delta *deltas; /* other gauges than the pair's */
+    const struct gp_delta *deltas; /* of other gauges, or more of one that the pair has */
 };
 /* time_ns: NULL, or gets the time as above. */
 void gp_counter_move(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
@@ -131,7 +132,7 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set m
  * GP_BUNDLES, for a caller's own data, and GP_PAIRS pairs (count and bytes of one kind of event), of which
  * an event changes one. Two cells fit a cache line; the first line has the lock word too. */
 #define GP_BUNDLES 3
-#define GP_PAIRS   4
+#define GP_PAIRS   6
 /* The first bundle of a pair: pairs have lines of their own. */
 #define GP_PAIR_BUNDLE(_pair) (4 + 2 * (_pair))
 #define GP_BUNDLES_ALL        GP_PAIR_BUNDLE(GP_PAIRS)
@@ -157,6 +158,12 @@ static inline struct gp_gate_cell *gp_gate_cell(struct gp_gate *gate, unsigned b
     return bundle < 2 ? &gate->first[bundle] : &gate->rest[bundle / 2 - 1].cell[bundle % 2];
 }
 enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
+
+/* A gauge's own cell in the shard: the cells follow the gate. */
+static inline struct gp_gate_cell *gp_gate_gauge(struct gp_gate *gate, unsigned gauge)
+{
+    return (struct gp_gate_cell *)(gate + 1) + gauge;
+}
 
 /* Sets the gauges of a bundle. A gauge may be in several: each has credit and totals
  * of its own. Call it before an event of that bundle. */
@@ -268,6 +275,39 @@ static inline bool gp_gate_pair(struct gp_counter *set, struct gp_gate *gate, en
         gp_gate_sub_from(gate, GP_PAIR_BUNDLE(pair), 2, amounts);
     gp_gate_release(gate);
     return done;
+}
+
+/* The same for an event that has a time (gp_counter_apply_timed) and may move one gauge of the pair by more than the
+ * pair's amount. more: at least 0. Returns the time; 0: closed, or not enough credit; nothing changed. */
+static inline uint64_t gp_gate_event(struct gp_counter *set, struct gp_gate *gate, enum gp_counter_op op, unsigned pair,
+                                     const int64_t amounts[2], unsigned gauge, int64_t more)
+{
+    struct gp_gate_cell *count = gp_gate_cell(gate, GP_PAIR_BUNDLE(pair)), *bytes = count + 1,
+                        *own = gp_gate_gauge(gate, gauge);
+    uint64_t time_ns = 0;
+    if (!gp_gate_hold(gate))
+        return 0;
+    /* The recharge takes from the gauge's own cell, so that is looked at after it. */
+    if (op == GP_ADD && ((GP_UNLIKELY(count->credit < amounts[0] || bytes->credit < amounts[1]) &&
+                          !gp_gate_recharge(set, gate, GP_PAIR_BUNDLE(pair), 2, amounts)) ||
+                         GP_UNLIKELY(more && own->credit < more))) {
+        gp_gate_release(gate);
+        return 0;
+    }
+    int64_t sign = op == GP_ADD ? -1 : 1;
+    count->credit += sign * amounts[0];
+    bytes->credit += sign * amounts[1];
+    *(op == GP_ADD ? &count->allocated : &count->freed) += amounts[0];
+    *(op == GP_ADD ? &bytes->allocated : &bytes->freed) += amounts[1];
+    if (GP_UNLIKELY(more)) {
+        own->credit += sign * more;
+        *(op == GP_ADD ? &own->allocated : &own->freed) += more;
+    }
+    gate->ops++;
+    time_ns = gp_clock_ns();
+    GP_TESTPOINT("counter.applied");
+    gp_gate_release(gate);
+    return time_ns;
 }
 
 /* Between freeze and thaw no gate is held and no gauge changes. The thread must not call other

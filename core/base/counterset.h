@@ -13,11 +13,6 @@
 
 #define GP_SHARDS_MAX 1024
 
-struct gp_counter_cell {
-    int64_t credit;
-    int64_t allocated, freed;
-};
-
 struct gp_counter_bundle {
     unsigned count;
     uint8_t gauges[GP_GAUGES_MAX];
@@ -25,7 +20,7 @@ struct gp_counter_bundle {
 
 struct gp_shard {
     struct gp_gate gate;
-    struct gp_counter_cell cells[];
+    struct gp_gate_cell cells[];
 };
 
 struct gp_counter {
@@ -42,7 +37,7 @@ struct gp_counter {
     struct gp_delta event[GP_GAUGES_MAX]; /* of set_spread: the stack is the program's */
     bool frozen_open;                     /* between freeze and thaw: the set was open before */
 
-    GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
+    GP_ALIGNED_LINE struct gp_gate_cell pool[GP_GAUGES_MAX];
     int64_t share[GP_GAUGES_MAX]; /* of set_open_for, likewise */
     int64_t limit[GP_GAUGES_MAX];
     int64_t peak[GP_GAUGES_MAX];
@@ -109,7 +104,7 @@ static inline bool set_knows(const struct gp_counter *set, const struct gp_delta
 }
 
 /* Is there enough credit for every delta? GP_SUB fits, unless a gauge is new. */
-static inline bool cells_cover(const struct gp_counter *set, const struct gp_counter_cell *cells, enum gp_counter_op op,
+static inline bool cells_cover(const struct gp_counter *set, const struct gp_gate_cell *cells, enum gp_counter_op op,
                                const struct gp_delta *deltas, unsigned n)
 {
     if (op == GP_SUB)
@@ -122,11 +117,11 @@ static inline bool cells_cover(const struct gp_counter *set, const struct gp_cou
 
 /* Defines the effect of each operation; cells are a shard's or the pool's. One loop for each
  * operation keeps the test of `op` out of the loop. */
-static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
+static inline void cells_apply(struct gp_gate_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
                                unsigned n)
 {
     for (unsigned i = 0; op == GP_ADD && i < n; i++) {
-        struct gp_counter_cell *cell = &cells[deltas[i].gauge];
+        struct gp_gate_cell *cell = &cells[deltas[i].gauge];
         int64_t amount = deltas[i].amount;
         cell->credit -= amount;
         __asm__(""
@@ -134,7 +129,7 @@ static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op
         cell->allocated += amount;
     }
     for (unsigned i = 0; op == GP_SUB && i < n; i++) {
-        struct gp_counter_cell *cell = &cells[deltas[i].gauge];
+        struct gp_gate_cell *cell = &cells[deltas[i].gauge];
         cell->credit += deltas[i].amount;
         cell->freed += deltas[i].amount;
     }

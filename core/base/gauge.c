@@ -33,12 +33,18 @@ static void deltas_put_owner(struct gp_deltas *deltas, const struct gp_move *mov
     }
 }
 
+/* An estimate of the driver's footprint of a linear allocation. */
+static int64_t gauge_rounded(int64_t bytes)
+{
+    int64_t more;
+    gp_gauge_owned_pair(bytes, &more);
+    return bytes + more;
+}
+
 static enum gp_wire_pool move_pool(const struct gp_move *move)
 {
     return move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
 }
-
-static int64_t gauge_rounded(int64_t bytes);
 
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS])
 {
@@ -65,27 +71,34 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
     return deltas.count;
 }
 
-/* What gp_gauge_linear_pairs has, and what gp_gauge_deltas does for such a move, must be the same. */
-static unsigned linear_rest(const struct gp_move *move, struct gp_delta deltas[GP_DELTAS])
+/* What the pairs have, and what gp_gauge_deltas does for such a move, must be the same. */
+static unsigned linear_rest(const struct gp_move *move, int64_t more, bool owned, struct gp_delta deltas[GP_DELTAS])
 {
     unsigned first = GP_GAUGE_OWNERS + move->owner * GP_OWNER_GAUGES;
-    deltas[0] = (struct gp_delta){.gauge = GP_GAUGE_LINEAR_ROUNDED, .amount = gauge_rounded(move->bytes)};
-    deltas[1] = (struct gp_delta){.gauge = first + GP_OWNER_RESERVED, .amount = move->bytes};
-    deltas[2] = (struct gp_delta){.gauge = first + GP_OWNER_ALLOCATED, .amount = move->bytes};
-    deltas[3] = (struct gp_delta){.gauge = first + GP_OWNER_LIVE, .amount = 1};
-    return 4;
+    struct gp_deltas rest = {deltas, 0};
+    deltas_put(&rest, GP_GAUGE_LINEAR_ROUNDED, more);
+    if (owned)
+        return rest.count;
+    deltas_put(&rest, first + GP_OWNER_RESERVED, move->bytes);
+    deltas_put(&rest, first + GP_OWNER_ALLOCATED, move->bytes);
+    deltas_put(&rest, first + GP_OWNER_LIVE, 1);
+    return rest.count;
 }
 
-void gp_gauge_event(const struct gp_move *move, struct gp_counter_event *event, struct gp_delta deltas[GP_DELTAS])
+void gp_gauge_event(const struct gp_move *move, unsigned owner, struct gp_counter_event *event,
+                    struct gp_delta deltas[GP_DELTAS])
 {
     const unsigned all = GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
     event->deltas = deltas;
     if (GP_LIKELY(move->kind == GP_KIND_LINEAR && move->parts == all && move->count == 1 && move->bytes > 0 &&
-                  move->requested_bytes == move->bytes)) {
-        event->pair = move_pool(move) == GP_POOL_SMALL ? GP_PAIR_LINEAR_SMALL : GP_PAIR_LINEAR_LARGE;
+                  move->requested_bytes == move->bytes && move->class_bytes == move->bytes)) {
+        int64_t more;
+        bool owned = move->owner == owner;
+        event->pair = gp_gauge_owned_pair(move->bytes, &more);
+        event->pair -= owned ? 0 : GP_PAIR_OWNED_SMALL - GP_PAIR_LINEAR_SMALL;
         event->amounts[0] = 1;
         event->amounts[1] = move->bytes;
-        event->n = linear_rest(move, deltas);
+        event->n = linear_rest(move, more, owned, deltas);
     } else {
         event->pair = GP_PAIRS;
         event->n = gp_gauge_deltas(move, deltas);
@@ -103,17 +116,31 @@ static gp_gauge_set pools_of(bool large)
     return GP_GAUGE_BIT(GP_POOL_ALL) | GP_GAUGE_BIT(large ? GP_POOL_LARGE : GP_POOL_SMALL);
 }
 
-void gp_gauge_linear_pairs(struct gp_counter *set)
+/* With more gauges of a count and of bytes. */
+static void linear_set(struct gp_counter *set, unsigned pair, gp_gauge_set counts, gp_gauge_set bytes)
 {
     for (unsigned large = 0; large < 2; large++) {
         gp_gauge_set pools = pools_of(large);
-        pair_set(set, GP_PAIR_LINEAR_SMALL + large,
+        pair_set(set, pair + large,
                  pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE | pools << GP_GAUGE_SEGMENT |
-                     GP_GAUGE_BIT(GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR),
+                     GP_GAUGE_BIT(GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR) | counts,
                  pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES |
                      pools << GP_GAUGE_REQUESTED_BYTES | pools << GP_GAUGE_RESERVED_BYTES |
-                     GP_GAUGE_BIT(GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR));
+                     GP_GAUGE_BIT(GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR) | GP_GAUGE_BIT(GP_GAUGE_LINEAR_ROUNDED) |
+                     bytes);
     }
+}
+
+void gp_gauge_linear_pairs(struct gp_counter *set)
+{
+    linear_set(set, GP_PAIR_LINEAR_SMALL, 0, 0);
+}
+
+void gp_gauge_owned_pairs(struct gp_counter *set, unsigned owner)
+{
+    unsigned first = GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES;
+    linear_set(set, GP_PAIR_OWNED_SMALL, GP_GAUGE_BIT(first + GP_OWNER_LIVE),
+               GP_GAUGE_BIT(first + GP_OWNER_RESERVED) | GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
 }
 
 void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner)
@@ -131,15 +158,6 @@ void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner)
 unsigned gp_gauge_parts(enum gp_wire_kind kind)
 {
     return GP_PART_KIND | gp_kind_sums(kind);
-}
-
-/* An estimate of the driver's footprint of a linear allocation: up to 1 MiB in 512 B steps
- * inside shared 2 MiB blocks, larger ones in whole 2 MiB pages (addresses observed in ROCm/hip
- * issue 2257). */
-static int64_t gauge_rounded(int64_t bytes)
-{
-    int64_t step = bytes <= GP_SMALL_BYTES ? 512 : 2 << 20;
-    return (bytes + step - 1) / step * step;
 }
 
 static gp_gauge_set gauge_bits(unsigned first, unsigned count)

@@ -60,20 +60,42 @@ struct gp_move {
 #define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
 
 /* The pairs of a device's counters (base/counter.h): blocks that the framework reports, whose requested bytes are not
- * known, and linear memory that no framework divides. These come and go more often than anything else. */
-enum gp_gauge_pair { GP_PAIR_BLOCK_SMALL, GP_PAIR_BLOCK_LARGE, GP_PAIR_LINEAR_SMALL, GP_PAIR_LINEAR_LARGE };
+ * known, and linear memory that no framework divides, of the owner that takes most of it and of all others. These come
+ * and go more often than anything else. */
+enum gp_gauge_pair {
+    GP_PAIR_BLOCK_SMALL,
+    GP_PAIR_BLOCK_LARGE,
+    GP_PAIR_LINEAR_SMALL,
+    GP_PAIR_LINEAR_LARGE,
+    GP_PAIR_OWNED_SMALL,
+    GP_PAIR_OWNED_LARGE
+};
 static inline unsigned gp_gauge_block_pair(int64_t bytes)
 {
     return bytes > GP_SMALL_BYTES ? GP_PAIR_BLOCK_LARGE : GP_PAIR_BLOCK_SMALL;
 }
+/* Linear memory: the pairs without an owner; those of an owner, once. */
 void gp_gauge_linear_pairs(struct gp_counter *set);
+void gp_gauge_owned_pairs(struct gp_counter *set, unsigned owner);
 /* Of blocks of that owner. */
 void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner);
 
 /* Fills out[] with the gauges that move, the owner's too, and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
-/* The same as an event, with a pair if one fits. deltas: room for those that it leaves. */
-void gp_gauge_event(const struct gp_move *move, struct gp_counter_event *event, struct gp_delta deltas[GP_DELTAS]);
+/* The same as an event, with a pair if one fits. owner: of gp_gauge_owned_pairs; GP_WIRE_OWNERS: not called yet.
+ * deltas: room for those that it leaves. */
+void gp_gauge_event(const struct gp_move *move, unsigned owner, struct gp_counter_event *event,
+                    struct gp_delta deltas[GP_DELTAS]);
+/* The pair of linear memory of the owner of gp_gauge_owned_pairs, and by how much the estimate of the driver's
+ * footprint, GP_GAUGE_LINEAR_ROUNDED, moves beyond the pair's bytes. */
+static inline unsigned gp_gauge_owned_pair(int64_t bytes, int64_t *more)
+{
+    /* Up to 1 MiB in 512 B steps inside shared 2 MiB blocks, larger ones in whole 2 MiB pages (addresses observed in
+     * ROCm/hip issue 2257). */
+    bool large = bytes > GP_SMALL_BYTES;
+    *more = -bytes & (large ? (2 << 20) - 1 : 511);
+    return large ? GP_PAIR_OWNED_LARGE : GP_PAIR_OWNED_SMALL;
+}
 
 /* The parts that a plain block of this kind moves. Of memory that is allocated apart from its creation, such as
  * mappings of VMM memory, the callers move GP_PART_ALLOCATED themselves. */

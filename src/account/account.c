@@ -102,6 +102,19 @@ uint64_t gp_feed_devices(void)
     return bits;
 }
 
+/* Whose linear memory has pairs of its own. Threads that come while another sets them use the other pairs: an event
+ * moves the same gauges with either. */
+static GP_COLD unsigned account_linear_owner(struct gp_account *account, unsigned owner)
+{
+    uint32_t none = 0;
+    if (!__atomic_compare_exchange_n(&account->x_linear_claimed, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return GP_WIRE_OWNERS;
+    gp_gauge_owned_pairs(account->counter, owner);
+    /* [linear.R] release: the gauges of the pairs; pairs with [linear.A]. */
+    __atomic_store_n(&account->x_linear_owner, (uint8_t)(owner + 1), __ATOMIC_RELEASE);
+    return owner;
+}
+
 uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
@@ -110,10 +123,34 @@ uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move
     uint64_t time_ns = 0;
     if (!account)
         return 0;
-    gp_gauge_event(move, &event, deltas);
-    if (event.n)
+    /* [linear.A] acquire: pairs with [linear.R]. */
+    unsigned owner = __atomic_load_n(&account->x_linear_owner, __ATOMIC_ACQUIRE);
+    if (GP_LIKELY(owner))
+        owner--;
+    else if (move->kind == GP_KIND_LINEAR && move->parts & GP_PART_ALLOCATED)
+        owner = account_linear_owner(account, move->owner);
+    else
+        owner = GP_WIRE_OWNERS;
+    gp_gauge_event(move, owner, &event, deltas);
+    if (event.n || event.pair < GP_PAIRS)
         gp_counter_move(account->counter, gp_thread.number, op, &event, &time_ns);
     return time_ns;
+}
+
+uint64_t gp_account_try(const struct gp_record *record, enum gp_counter_op op)
+{
+    int64_t bytes = (int64_t)record->bytes, more;
+    if (GP_UNLIKELY(record->kind != GP_KIND_LINEAR || record->space != GP_SPACE_DEVICE || record->segment ||
+                    record->requested_bytes != record->bytes || bytes <= 0 || record->device >= GP_WIRE_DEVICES))
+        return 0;
+    /* [account.A] acquire: pairs with [account.R]. */
+    struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[record->device], __ATOMIC_ACQUIRE);
+    if (GP_UNLIKELY(!account ||
+                    __atomic_load_n(&account->x_linear_owner, __ATOMIC_ACQUIRE) != record->owner + 1)) /* [linear.A] */
+        return 0;
+    unsigned pair = gp_gauge_owned_pair(bytes, &more);
+    return gp_gate_event(account->counter, gp_counter_gate(account->counter, gp_thread.number), op, pair,
+                         (const int64_t[]){1, bytes}, GP_GAUGE_LINEAR_ROUNDED, more);
 }
 
 void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move)

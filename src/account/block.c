@@ -31,7 +31,7 @@ static struct gp_map *block_map(enum gp_space space)
 }
 
 /* Returns the time of the change, as gp_account_move. */
-static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op)
+static __attribute__((noinline)) uint64_t block_move_any(const struct gp_record *record, enum gp_counter_op op)
 {
     if (record->device == GP_NO_DEVICE)
         return 0;
@@ -40,6 +40,12 @@ static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op
     if (GP_UNLIKELY(record->segment))
         gp_segment_framework(record, op);
     return time_ns;
+}
+
+static inline uint64_t block_move(const struct gp_record *record, enum gp_counter_op op)
+{
+    uint64_t time_ns = gp_account_try(record, op);
+    return GP_LIKELY(time_ns) ? time_ns : block_move_any(record, op);
 }
 
 static GP_COLD void block_putback(const struct gp_record *record, uint64_t since_ns)
@@ -83,13 +89,26 @@ static GP_COLD void block_estimated(int device)
         __atomic_fetch_or(&account->x_flags, GP_DEVICE_ESTIMATED, __ATOMIC_RELAXED);
 }
 
-/* The record entered the map before its bytes entered the totals, and without a time: until it has
- * one, walks leave it out (tapwalk.c). A recording that starts now tells by the time whether a block
- * is among its events, so this is the event's. */
+/* A record whose bytes could not enter the totals while it entered the map has no time until they do, and walks leave it
+ * out (tapwalk.c). A recording that starts now tells by the time whether a block is among its events, so this is the
+ * event's. */
 static bool block_begun(struct gp_record *record, void *arg)
 {
     record->time_ns = ((const struct gp_record *)arg)->time_ns;
     return false;
+}
+
+/* The bytes of a record that is in the map enter the totals, and then it gets its time. old: what it replaced there. */
+static __attribute__((noinline)) void block_enter(struct gp_map *map, struct gp_record *record,
+                                                  const struct gp_record *old)
+{
+    if (GP_UNLIKELY(old))
+        block_missed(old);
+    gp_before_alloc(record->key);
+    record->time_ns = block_move_any(record, GP_ADD);
+    if (GP_UNLIKELY(!record->time_ns))
+        record->time_ns = gp_clock_ns();
+    gp_map_update(map, record->space, record->key, block_begun, record);
 }
 
 void gp_feed_alloc(const struct gp_allocation *block)
@@ -106,7 +125,8 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .requested_bytes = block->requested_bytes,
                               .memory.pool = block->pool,
                           };
-    gp_map_prefetch(block_map(block->space), record.space, record.key); /* it arrives while the owner is found */
+    struct gp_map *map = block_map(block->space);
+    uint64_t hash = gp_map_prefetch(map, record.space, record.key); /* it arrives while the owner is found */
     gp_ground_next(0);
     if (record.kind == GP_KIND_LINEAR && block->device >= 0)
         record.memory.raises = gp_account_raises(block->device);
@@ -124,18 +144,17 @@ void gp_feed_alloc(const struct gp_allocation *block)
         record.memory.own_site = gp_event_here(block->device, record.kind);
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
-    int status = gp_map_insert(block_map(block->space), &record, &old);
+    struct gp_map_hold hold;
+    int status = gp_map_insert_hold(map, hash, &record, &old, &hold);
     if (GP_UNLIKELY(status < 0)) {
         gp_feed_lost(GP_LOST_MAP);
         return;
     }
-    if (GP_UNLIKELY(status == 1))
-        block_missed(&old);
-    gp_before_alloc(block->address);
-    record.time_ns = block_move(&record, GP_ADD);
+    if (GP_LIKELY(status == 0 && !gp_before_map()))
+        hold.record->time_ns = record.time_ns = gp_account_try(&record, GP_ADD);
+    gp_map_release(&hold);
     if (GP_UNLIKELY(!record.time_ns))
-        record.time_ns = gp_clock_ns();
-    gp_map_update(block_map(block->space), record.space, record.key, block_begun, &record);
+        block_enter(map, &record, status ? &old : NULL);
     if (GP_UNLIKELY(block->estimated && block->device >= 0))
         block_estimated(block->device);
     block_pool(&record, 1);
@@ -148,12 +167,13 @@ void gp_feed_alloc(const struct gp_allocation *block)
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
 {
     struct gp_frame *frame;
-    gp_map_prefetch(block_map(space), (uint8_t)space, address);
+    struct gp_map *map = block_map(space);
+    uint64_t hash = gp_map_prefetch(map, (uint8_t)space, address);
     gp_ground_next(address);
     uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
-    if (gp_map_take(block_map(space), (uint8_t)space, address, &frame->record) != 0) {
+    if (gp_map_take_hashed(map, hash, (uint8_t)space, address, &frame->record) != 0) {
         gp_account_frame_put(token);
         return 0;
     }

@@ -108,7 +108,7 @@ static GP_COLD uint64_t framework_move_slowly(struct gp_account *account, enum g
     if (GP_LIKELY(owner == account->framework.owner))
         event = pair;
     else
-        gp_gauge_event(&move, &event, deltas);
+        gp_gauge_event(&move, GP_WIRE_OWNERS, &event, deltas);
     gp_counter_move(account->counter, gp_thread.number, op, &event, &time_ns);
     return time_ns;
 }

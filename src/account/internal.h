@@ -88,6 +88,9 @@ struct gp_framework {
 
 struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
+    /* Whose linear memory has pairs of its own (base/gauge.h), + 1; 0: nobody's yet. The first owner that takes any. */
+    uint32_t x_linear_claimed; /* a thread sets the pairs, or has set them */
+    uint8_t x_linear_owner;
     struct gp_framework framework;
     struct gp_framework heaps[GP_DOORS]; /* of sub-allocators (heap.c) */
     int64_t x_unmapped; /* bytes of handles of cuMemCreate beyond their mappings: in sites, not in allocated_bytes */

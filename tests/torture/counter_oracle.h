@@ -129,13 +129,25 @@ static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned uni
     return done;
 }
 
-/* As a driver's event: a pair, and what it leaves. */
+/* As a driver's event: a pair, and what it leaves; or the pair and more of one gauge, through the gate. */
 static uint64_t worker_event(struct worker *self, enum gp_counter_op op, unsigned units, unsigned which)
 {
     struct gp_delta rest = {2 + which, 0, units};
     bool whole = which == 0 && random_next(&oracle_random) % 2; /* pair 3 has gauge 2 too */
     struct gp_counter_event event = {whole ? 3 : 2, {(int64_t)units * BYTES_PER_UNIT, units}, !whole, &rest};
     uint64_t time_ns;
+    if (random_next(&oracle_random) % 2) {
+        struct gp_gate *gate = gp_counter_gate(self->batch->set, self->index + self->life);
+        if (whole) { /* of gauge 0, which the pair has too */
+            rest.gauge = 0;
+            rest.amount = 1 + (int64_t)(random_next(&oracle_random) % 6);
+            event.amounts[0] -= rest.amount;
+            event.n = 1;
+        }
+        time_ns = gp_gate_event(self->batch->set, gate, op, event.pair, event.amounts, rest.gauge, rest.amount);
+        if (time_ns)
+            return time_ns;
+    }
     gp_counter_move(self->batch->set, self->index + self->life, op, &event, &time_ns);
     return time_ns;
 }

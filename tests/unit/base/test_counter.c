@@ -131,6 +131,33 @@ Test(counter, events_of_a_pair)
     gp_counter_free(set);
 }
 
+/* What the pair takes for itself must leave the credit that the rest of the event needs. */
+Test(counter, more_of_a_gauge_that_the_pair_has)
+{
+    struct gp_counter *set = made(2, 1);
+    const struct gp_delta more = {.gauge = 0, .amount = 55};
+    const struct gp_counter_event event = {.pair = 3, .amounts = {1, 45}, .n = 1, .deltas = &more};
+    for (unsigned pair = 2; pair < 4; pair++) {
+        gp_counter_bundle(set, GP_PAIR_BUNDLE(pair), GP_GAUGE_BIT(1));
+        gp_counter_bundle(set, GP_PAIR_BUNDLE(pair) + 1, GP_GAUGE_BIT(0));
+    }
+    change(set, 0, GP_ADD, 0, 100);
+    change(set, 0, GP_ADD, 1, 10);
+    change(set, 0, GP_SUB, 0, 100);
+    change(set, 0, GP_SUB, 1, 10);
+    for (unsigned i = 0; i < 100; i++) /* the set opens */
+        change(set, 0, i % 2 ? GP_SUB : GP_ADD, 0, 1);
+    /* The other pair gets half of the credit. */
+    cr_assert(gp_gate_pair(set, gp_counter_gate(set, 0), GP_ADD, 2, (const int64_t[]){1, 1}));
+    cr_assert(gp_gate_pair(set, gp_counter_gate(set, 0), GP_SUB, 2, (const int64_t[]){1, 1}));
+    gp_counter_move(set, 0, GP_ADD, &event, NULL);
+    cr_expect_eq(gp_counter_check(set), 0);
+    expect(set, 0, 100, 100, 251, 151);
+    change(set, 0, GP_ADD, 0, 1);
+    expect(set, 0, 101, 101, 252, 151);
+    gp_counter_free(set);
+}
+
 Test(counter, below_zero_and_zero)
 {
     struct gp_counter *set = made(1, 2);

@@ -27,8 +27,8 @@ struct model {
         unsigned n;
         uint64_t since, reset;
     } sub;
-    unsigned gates;  /* updates that went through one */
-    unsigned spread; /* shards that are used now: all, by more numbers than there are, or one */
+    unsigned gates, events; /* updates that went through one; of these, through gp_gate_event */
+    unsigned spread;        /* shards that are used now: all, by more numbers than there are, or one */
     unsigned char mutex[sizeof(pthread_mutex_t)];
 };
 
@@ -107,8 +107,8 @@ static void update(struct model *m, uint64_t r)
     }
 }
 
-/* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, 6 with 7, and both of these across. */
-static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 0, 16, 32, 64, 128, 80, 160, 48, 192};
+/* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, 6 with 7, both of these across, and more. */
+static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 0, 16, 32, 64, 128, 80, 160, 48, 192, 17, 34, 208, 32};
 
 static void bundled(struct model *m, unsigned bundle, enum gp_counter_op op, int64_t amount)
 {
@@ -127,21 +127,25 @@ static void gated(struct model *m, uint64_t r)
     enum gp_counter_op op = (r >> 20) % 2 ? GP_ADD : GP_SUB;
     unsigned pair = (unsigned)(r >> 21) % (GP_PAIRS + 1), n = pair < GP_PAIRS ? 2 : 3,
              first = pair < GP_PAIRS ? GP_PAIR_BUNDLE(pair) : 0;
-    const struct gp_delta more = {.gauge = 0, .amount = 2};
-    bool event = pair < GP_PAIRS && r >> 61 == 5;
+    /* Of a gauge beside the pair, or of one of its own. */
+    const struct gp_delta more = {
+        .gauge = pair < GP_PAIRS && r >> 40 & 1 ? (unsigned)__builtin_ctzll(bundles[first]) : 0, .amount = 2};
+    bool event = pair < GP_PAIRS && r >> 61 == 5, mored = event && (r >> 41) % 4;
     for (unsigned b = first; b < first + n && op == GP_SUB; b++)
         for (unsigned g = 0; g < GAUGES; g++)
             if (bundles[b] >> g & 1 && m->values[g].current < amounts[b - first])
                 return;
     bool done = false;
-    if (event && op == GP_SUB && m->values[0].current < more.amount)
+    if (event && op == GP_SUB && m->values[more.gauge].current < amounts[0] + more.amount)
         return;
     if (event) {
-        gp_counter_move(m->set, (unsigned)(r >> 16) % m->spread, op,
-                        &(struct gp_counter_event){pair, {amounts[0], amounts[1]}, 1, &more}, NULL);
-        m->values[0].allocated += op == GP_ADD ? more.amount : 0;
-        m->values[0].freed += op == GP_SUB ? more.amount : 0;
-        moved(m, 0, op == GP_ADD ? more.amount : -more.amount);
+        struct gp_counter_event whole = {pair, {amounts[0], amounts[1]}, mored, &more};
+        bool through = r >> 42 & 1 && gp_gate_event(m->set, gate, op, pair, amounts, more.gauge, mored * more.amount);
+        if (!through)
+            gp_counter_move(m->set, (unsigned)(r >> 16) % m->spread, op, &whole, NULL);
+        m->values[more.gauge].allocated += mored && op == GP_ADD ? more.amount : 0;
+        m->values[more.gauge].freed += mored && op == GP_SUB ? more.amount : 0;
+        m->events += through;
         done = true;
     } else if (pair < GP_PAIRS) {
         done = gp_gate_pair(m->set, gate, op, pair, amounts);
@@ -152,8 +156,12 @@ static void gated(struct model *m, uint64_t r)
         gp_gate_release(gate);
     }
     m->gates += done;
+    if (mored && op == GP_SUB) /* at the same instant as the rest: a peak has both */
+        moved(m, more.gauge, -more.amount);
     for (unsigned b = first; b < first + n && done; b++)
         bundled(m, b, op, amounts[b - first]);
+    if (mored && op == GP_ADD)
+        moved(m, more.gauge, more.amount);
 }
 
 /* Every gauge rises above where it was and falls again: then there is room below the peaks. */
@@ -258,6 +266,7 @@ static void found(unsigned way, unsigned seed)
     cr_assert_eq(gp_counter_check(m.set), 0);
     gp_counter_free(m.set);
     cr_expect_gt(m.gates, 0, "way %u never left the slow path", way);
+    cr_expect(m.events || way == 2, "way %u had no event through a gate", way);
 }
 
 Test(counter_same, of_random_programs)

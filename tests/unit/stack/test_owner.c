@@ -391,6 +391,7 @@ Test(owner, an_event_of_a_pair_is_that_of_its_gauges)
         cr_assert_eq(gp_counter_new(&set[i], GP_GAUGES, 4), 0);
     gp_gauge_linear_pairs(set[0]);
     gp_gauge_block_pairs(set[0], 5);
+    gp_gauge_owned_pairs(set[0], 3);
     for (unsigned i = 0; i < 4000; i++) {
         int64_t bytes = i % 3 ? 512 * (i % 40 + 1) : (1 << 20) * (1 + i % 5);
         const struct gp_move move = {.kind = i % 7 ? GP_KIND_LINEAR : GP_KIND_PITCHED,
@@ -399,13 +400,13 @@ Test(owner, an_event_of_a_pair_is_that_of_its_gauges)
                                      .requested_bytes = i % 5 ? i % 11 ? bytes : bytes - 1 : 0,
                                      .class_bytes = bytes,
                                      .count = 1,
-                                     .owner = i % 5 ? 2 : 5};
+                                     .owner = i % 5 ? 2 + i % 5 % 2 : 5};
         struct gp_counter_event event = {.pair = gp_gauge_block_pair(bytes), .amounts = {1, bytes}};
         struct gp_delta deltas[GP_DELTAS];
         enum gp_counter_op op = i % 2000 < 1000 ? GP_ADD : GP_SUB;
         gp_counter_apply(set[1], 0, op, deltas, gp_gauge_deltas(&move, deltas));
         if (i % 5)
-            gp_gauge_event(&move, &event, deltas);
+            gp_gauge_event(&move, i % 13 ? 3 : GP_WIRE_OWNERS, &event, deltas);
         cr_expect_eq(event.pair < GP_PAIRS, !(i % 5) || (i % 7 && i % 11), "%u", i);
         gp_counter_move(set[0], 0, op, &event, NULL);
     }
