@@ -34,18 +34,22 @@ static bool group_same_sites(const struct gp_job_rank *leader, const struct gp_j
     return true;
 }
 
+/* About the rate of what grows: per step, because how long a step takes is no difference of memory. */
+static bool group_same_rate(const struct gp_job_rank *leader, const struct gp_job_rank *rank)
+{
+    bool steps = leader->growth_per_step > 0 && rank->growth_per_step > 0;
+    double one = steps ? leader->growth_per_step : leader->growth_per_second;
+    double other = steps ? rank->growth_per_step : rank->growth_per_second;
+    return (one < other ? one : other) >= (one < other ? other : one) * 0.9;
+}
+
 /* Of what grows: the line, and about the rate. */
 static bool group_alike(const struct gp_job_rank *leader, const struct gp_job_rank *rank)
 {
-    double more = leader->growth_per_second, less = rank->growth_per_second;
-    if (more < less) {
-        more = rank->growth_per_second;
-        less = leader->growth_per_second;
-    }
-    return leader->ooms == rank->ooms && leader->device_count <= 1 && rank->device_count <= 1 && less >= more * 0.9 &&
-           strcmp(leader->grows, rank->grows) == 0 && strcmp(leader->may_grow, rank->may_grow) == 0 &&
-           strcmp(leader->device_name, rank->device_name) == 0 && leader->total_bytes == rank->total_bytes &&
-           group_near(leader, leader->peak_bytes, rank->peak_bytes) &&
+    return leader->ooms == rank->ooms && leader->device_count <= 1 && rank->device_count <= 1 &&
+           group_same_rate(leader, rank) && strcmp(leader->grows, rank->grows) == 0 &&
+           strcmp(leader->may_grow, rank->may_grow) == 0 && strcmp(leader->device_name, rank->device_name) == 0 &&
+           leader->total_bytes == rank->total_bytes && group_near(leader, leader->peak_bytes, rank->peak_bytes) &&
            group_near(leader, leader->reserved_peak_bytes, rank->reserved_peak_bytes) &&
            group_near(leader, leader->headroom_bytes, rank->headroom_bytes) &&
            group_near(leader, leader->end_bytes, rank->end_bytes) && group_same_sites(leader, rank);

@@ -59,6 +59,7 @@ struct gp_job_rank {
     struct gp_rank_gpu *gpus;    /* the caller's; device_count of them */
     int64_t headroom_bytes;      /* the device's size less the peaks of reserved that ranks had there; -1 unknown */
     double growth_per_second;    /* bytes, of the suspects that are likely; 0: none */
+    double growth_per_step;      /* the same; 0 also if steps are only stretches of time */
     double seconds_to_oom;       /* < 0: unknown, or never */
     char grows[GP_RANK_NAME];    /* the fastest of them; "" */
     char may_grow[GP_RANK_NAME]; /* without them, the likeliest candidate; "" */

@@ -137,6 +137,8 @@ static bool ranks_growth(struct gp_job_rank *rank, const struct gp_loaded *loade
         if (!rank->grows[0])
             ranks_name(loaded, leak->site, rank->grows);
         rank->growth_per_second += leak->bytes_per_second;
+        if (loaded->report.steps->source != GP_STEPS_TIME)
+            rank->growth_per_step += leak->bytes_per_step;
         if (leak->seconds_to_oom >= 0 && (rank->seconds_to_oom < 0 || leak->seconds_to_oom < rank->seconds_to_oom))
             rank->seconds_to_oom = leak->seconds_to_oom;
     }

@@ -331,3 +331,24 @@ Test(ranks, of_random_jobs)
         ranks_end(ranks, count, all);
     }
 }
+
+/* A rank that is slower than another one keeps as much of each step. */
+Test(ranks, growth_is_compared_by_the_step_where_there_are_steps)
+{
+    static const struct {
+        double step, second; /* of rank 1; rank 0 has 1 MiB and 100 MiB */
+        bool alike;
+    } cases[] = {{1, 50, true},  {0.91, 100, true}, {0.89, 100, false}, {1.2, 100, false},
+                 {0, 100, true}, {0, 91, true},     {0, 50, false},     {1, 1000, true}};
+    for (unsigned c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct gp_job_rank ranks[2] = {rank_new(0, "a", SECOND, GIB, 0), rank_new(1, "a", SECOND, GIB, 0)};
+        for (unsigned i = 0; i < 2; i++) {
+            strcpy(ranks[i].grows, "keep");
+            ranks[i].growth_per_step = i ? cases[c].step : 1;
+            ranks[i].growth_per_second = i ? cases[c].second : 100;
+        }
+        struct gp_ranks *all = gp_ranks_find(ranks, 2);
+        cr_expect_eq(all->group_count, cases[c].alike ? 1 : 2, "case %u", c);
+        ranks_end(ranks, 2, all);
+    }
+}

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,11 +271,12 @@ struct ranks_group { /* ranks that are alike */
     const struct gp_job_rank *first;
     uint32_t count;
     int64_t low, high; /* peaks */
+    double slow, fast; /* growth per second */
 };
 
 static struct ranks_group ranks_group_of(const struct gp_ranks *all, uint32_t number)
 {
-    struct ranks_group group = {.low = INT64_MAX};
+    struct ranks_group group = {.low = INT64_MAX, .slow = INFINITY};
     for (uint32_t i = 0; i < all->count; i++) {
         const struct gp_job_rank *rank = &all->ranks[i];
         if (rank->group != number)
@@ -283,6 +285,8 @@ static struct ranks_group ranks_group_of(const struct gp_ranks *all, uint32_t nu
         group.count++;
         group.low = rank->peak_bytes < group.low ? rank->peak_bytes : group.low;
         group.high = rank->peak_bytes > group.high ? rank->peak_bytes : group.high;
+        group.slow = fmin(group.slow, rank->growth_per_second);
+        group.fast = fmax(group.fast, rank->growth_per_second);
     }
     return group;
 }
@@ -292,13 +296,16 @@ static void ranks_row(const struct gp_text_page *page, const struct gp_ranks *al
 {
     struct ranks_group group = ranks_group_of(all, number);
     const struct gp_job_rank *rank = group.first;
-    char numbers[GP_RANKS_NUMBERS + 1], cells[GP_RANKS_CELLS], size[GP_SIZE_TEXT];
+    char numbers[GP_RANKS_NUMBERS + 1], cells[GP_RANKS_CELLS], size[GP_SIZE_TEXT], slow[GP_SIZE_TEXT];
     gp_ranks_numbers(numbers, all, number);
     fprintf(page->out, "  %s%*s %s%s", ranks_on(page, number ? "" : GP_RANKS_BOLD), columns, numbers,
             ranks_cells(cells, all, rank), ranks_on(page, number ? "" : GP_RANKS_OFF));
-    if (rank->growth_per_second > 0)
-        fprintf(page->out, "  %s%s/s: %s", group.count > 1 ? "about " : "",
-                gp_size_text(size, (int64_t)rank->growth_per_second), rank->grows);
+    gp_size_text(slow, (int64_t)group.slow);
+    gp_size_text(size, (int64_t)group.fast);
+    if (rank->growth_per_second > 0 && strcmp(slow, size) != 0)
+        fprintf(page->out, "  %s to %s/s: %s", slow, size, rank->grows);
+    else if (rank->growth_per_second > 0)
+        fprintf(page->out, "  %s/s: %s", size, rank->grows);
     else if (rank->may_grow[0])
         fprintf(page->out, "  may be: %s", rank->may_grow);
     if (rank->ooms)
