@@ -152,7 +152,7 @@ Test(rank_leaks, candidates_are_no_leaks_and_not_none)
     json_decref(top);
     command(1, "leaks", folder, "--error-exitcode=3", NULL);
     SAYS("13 have candidates alone: it is not known whether they leak");
-    SAYS("\nrank 5: it cannot be known: what repeats may be parts of one step, and nothing grows with it\n");
+    SAYS("\nrank 5: it cannot be known: what repeats may be parts of one step; no call site holds more with each\n");
     SAYS("\nranks 0-2,4,6-8,10,12-15: candidate, of which it is not known whether it leaks\n     1.000 MiB "
          "per "
          "repeat at keep_history (model.py:320)");

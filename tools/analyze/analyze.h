@@ -116,9 +116,6 @@ struct gp_leak {
     uint32_t points;                  /* of its curve: one per repeat, or per group of them if they are many */
     const int64_t *kept;              /* [points + 1]: the least bytes held during each; the last: held at the end */
 };
-/* With one step of warm-up, four steps give three chances to grow, the fewest that can look
- * regular. */
-#define GP_LEAK_STEPS 4u
 struct gp_leaks {
     uint32_t steps;
     uint32_t count, candidates; /* suspects; after them, sites that leak if something is so that is not known */

@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* With one step of warm-up, four steps give three chances to grow, the fewest that can look
+ * regular. */
+#define GP_LEAK_STEPS 4u
 /* Most points of a curve; of more steps, several share a point. */
 #define GP_LEAK_POINTS GP_TREND_MOST
 /* Most curves.  The sites that grew most get one; this is far more than a user repairs at once. */
@@ -503,6 +506,21 @@ static struct gp_leaks *leak_none(const struct gp_steps *steps, const char *why)
     return leaks;
 }
 
+/* What only repeats may be layers of one pass, and stretches of time show no leak of a program that starts: of neither it
+ * is said that it has steps. */
+static const char *leak_why(const struct gp_leak_search *search, const struct gp_leaks *leaks)
+{
+    if (leaks->count)
+        return "";
+    if (leaks->candidates)
+        return "it cannot be known whether what grows is a leak";
+    if (leaks->enough)
+        return "no call site holds more with every step";
+    return search->steps->source == GP_STEPS_TIME
+               ? "no steps were found, and no call site holds more and more"
+               : "what repeats may be parts of one step; no call site holds more with each";
+}
+
 static struct gp_leaks *leak_result(const struct gp_leak_search *search)
 {
     size_t width = search->points + 1;
@@ -532,9 +550,7 @@ static struct gp_leaks *leak_result(const struct gp_leak_search *search)
         leaks->enough = search->repeats.are_steps && search->steps->source != GP_STEPS_TIME;
         leaks->count = suspects;
         leaks->candidates = count - suspects;
-        leaks->why = suspects            ? ""
-                     : leaks->candidates ? "it cannot be known whether what grows is a leak"
-                                         : "no call site holds more with every step";
+        leaks->why = leak_why(search, leaks);
     }
     free(found);
     return leaks;

@@ -101,12 +101,8 @@ static const char *growth_doubt(const struct gp_rank_growth *growth, const struc
 {
     if (r->from_pprof)
         return "a heap profile is one moment";
-    if (leaks->steps < GP_LEAK_STEPS)
-        return leaks->why;
-    if (!leaks->enough && growth->timed)
-        return "no steps were found, and nothing grows with its time";
     if (!leaks->enough)
-        return "what repeats may be parts of one step, and nothing grows with it";
+        return leaks->why;
     return growth->lossy ? "events are missing in it, and in what is left nothing grows" : NULL;
 }
 
