@@ -6,6 +6,7 @@
 #include <analyze/analyze.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
+#include <analyze/rankleaks.h>
 #include <analyze/ranks.h>
 #include <analyze/report.h>
 #include <cache/policy.h>
@@ -204,6 +205,20 @@ static bool compare_ranks(const struct nomem_case *is)
     return all;
 }
 
+static bool compare_leaks(const struct nomem_case *is)
+{
+    static struct gp_rank_growth growths[3];
+    struct gp_job_rank ranks[3];
+    (void)is;
+    memset(ranks, 0, sizeof(ranks));
+    for (unsigned i = 0; i < 3; i++)
+        ranks[i] = (struct gp_job_rank){
+            .file = "x", .number = (int32_t)i, .from = GP_RANK_RECORDED, .world_size = 5, .growth = &growths[i]};
+    struct gp_rank_leaks *leaks = gp_rank_leaks_find(ranks, 3);
+    gp_rank_leaks_free(leaks);
+    return leaks;
+}
+
 static bool make_report(const struct nomem_case *is)
 {
     struct gp_report report;
@@ -264,6 +279,7 @@ static const struct nomem_analysis {
                 {"diff", compare_two, false},
                 {"match", match_two, false},
                 {"ranks", compare_ranks, false},
+                {"leaks of ranks", compare_leaks, false},
                 {"report", make_report, false},
                 {"fit", play_requests, true}, /* a cache that gets no memory for a segment serves without */
                 {"judge", judge_fit, true}};

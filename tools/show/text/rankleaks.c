@@ -182,14 +182,15 @@ static const char *why_unlike(const struct gp_rank_leaks *leaks, uint32_t number
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static void text_heading(const struct gp_text_page *page, const struct gp_rank_leaks *leaks, uint32_t number)
+/* The columns that it took. */
+static int text_heading(const struct gp_text_page *page, const struct gp_rank_leaks *leaks, uint32_t number)
 {
     char numbers[GP_RANKS_NUMBERS + 1];
     const struct gp_rank_leak_group *group = &leaks->groups[number];
     gp_ranks_numbers(numbers, &leaks->all, number);
-    fprintf(page->out, "\n%srank%s %s%s", gp_text_on(page, GP_BOLD), gp_text_plural(group->count), numbers,
+    fprintf(page->out, "\n%srank%s %s%s: ", gp_text_on(page, GP_BOLD), gp_text_plural(group->count), numbers,
             gp_text_on(page, GP_OFF));
-    fputs(": ", page->out);
+    return (int)(strlen(numbers) + strlen("rank : ")) + (group->count > 1);
 }
 
 /* full: NULL where it is not known of all the group's ranks. */
@@ -202,22 +203,21 @@ static const char *text_because(const struct gp_rank_leak_group *group, const st
 }
 
 static void text_row(const struct gp_text_page *page, const struct gp_rank_leak_group *group,
-                     const struct gp_rank_leak_row *row)
+                     const struct gp_rank_leak_row *row, int column)
 {
     char rate[GP_RANK_LEAKS_RANGE], bytes[GP_RANK_LEAKS_RANGE], blocks[GP_RANK_LEAKS_RANGE];
     char sure[GP_RANK_LEAKS_RANGE], full[GP_RANK_LEAKS_RANGE], place[GP_RANK_LEAKS_RANGE], because[GP_BECAUSE_TEXT];
     char text[512];
     const struct gp_leak *leak = &row->first->leak;
     bool timed = group->first->growth->timed || leak->doubt == GP_LEAK_NO_STEPS;
-    fprintf(page->out, "%s%s per %s%s at %s\n", gp_text_on(page, leak->doubt ? GP_BOLD : GP_RED),
-            range_sizes(rate, row->rate),
-            timed         ? "second"
-            : leak->doubt ? "repeat"
-                          : group->first->growth->step_word,
-            gp_text_on(page, GP_OFF), row->first->name);
-    int used = snprintf(text, sizeof(text), "%s in %s block%s (%s)%s", range_sizes(bytes, row->bytes),
-                        range_numbers(blocks, row->blocks, 1), row->blocks.high > 1 ? "s" : "",
-                        gp_kind_name(leak->kind), group->count > 1 ? " on each" : "");
+    const char *unit = timed ? "second" : leak->doubt ? "repeat" : group->first->growth->step_word;
+    int used = snprintf(text, sizeof(text), "%s per %s", range_sizes(rate, row->rate), unit);
+    fprintf(page->out, "%s%s%s at ", gp_text_on(page, leak->doubt ? GP_BOLD : GP_RED), text, gp_text_on(page, GP_OFF));
+    gp_text_cut(page, row->first->name, gp_text_width(page) - column - used - 4);
+    fputc('\n', page->out);
+    used = snprintf(text, sizeof(text), "%s in %s block%s (%s)%s", range_sizes(bytes, row->bytes),
+                    range_numbers(blocks, row->blocks, 1), row->blocks.high > 1 ? "s" : "", gp_kind_name(leak->kind),
+                    group->count > 1 ? " on each" : "");
     if (!row->first->own)
         used += snprintf(text + used, sizeof(text) - (size_t)used, " on %s", why_place(place, row->first));
     if (!timed || leak->doubt)
@@ -258,7 +258,7 @@ static void text_group(const struct gp_text_page *page, const struct gp_rank_lea
     const struct gp_rank_leak_group *group = &leaks->groups[number];
     const struct gp_rank_growth *growth = group->first->growth;
     uint32_t named = growth->suspects ? growth->suspects : growth->candidates;
-    text_heading(page, leaks, number);
+    int column = text_heading(page, leaks, number);
     if (growth->answer == GP_RANK_CANNOT_KNOW)
         fprintf(page->out, "it cannot be known: %s\n", growth->why);
     else if (growth->answer == GP_RANK_NOTHING_GROWS)
@@ -269,7 +269,7 @@ static void text_group(const struct gp_text_page *page, const struct gp_rank_lea
     for (uint32_t i = 0; i < group->row_count && i < GP_RANK_LEAKS_ROWS; i++) {
         if (i)
             fputs("     ", page->out);
-        text_row(page, group, &group->rows[i]);
+        text_row(page, group, &group->rows[i], i || growth->answer == GP_RANK_CANDIDATES ? 5 : column);
     }
     if (named > GP_RANK_LEAKS_ROWS)
         fprintf(page->out, "     %u more: use --json to list them\n", named - GP_RANK_LEAKS_ROWS);
