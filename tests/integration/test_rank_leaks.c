@@ -192,7 +192,29 @@ Test(rank_leaks, what_cannot_be_known_is_not_none)
     SAYS("\nranks 2,6-7: it cannot be known: fewer than 4 steps");
 }
 
-/* As many folders of one recording as of many have the same document; one file alone has that of one recording. */
+/* Blocks of the file in the middle are lost, and the steps around them are known.  And where every block is too young. */
+Test(rank_leaks, of_what_is_lost_nothing_is_known)
+{
+    make(folder, "4", 200000, "even");
+    shell("f=%s/run.rank2.gpuprof; printf '\\377\\376\\375' | dd of=$f bs=1 seek=$(($(stat -c %%s $f) * 2 / 3)) "
+          "conv=notrunc 2>/dev/null",
+          folder);
+    command(0, "leaks", folder, NULL);
+    SAYS("       1 cannot be known\n       3 do not leak");
+    SAYS("note: the recordings of rank 2 lack events: blocks may be missing there or appear to live too long");
+    SAYS("\nrank 2: it cannot be known: events are missing in it, and in what is left nothing grows");
+    command(0, "leaks", folder, "--json", NULL);
+    json_t *top = said_json();
+    const json_t *rank = json_array_get(json_object_get(top, "ranks"), 0);
+    cr_expect_eq(number(rank, "rank"), 2);
+    cr_expect_eq(number(rank, "damaged_blocks"), 1);
+    json_decref(top);
+    command(0, "leaks", folder, "--older=1000", NULL);
+    SAYS("4 recordings of 4 ranks\n       4 cannot be known\n");
+    SAYS("it is shorter than --older, so no block is as old");
+}
+
+/* A folder of one recording has the document of many; one file alone has that of one recording. */
 Test(rank_leaks, one_file_and_a_folder_of_one)
 {
     char file[96];

@@ -97,12 +97,14 @@ static void growth_rows(struct gp_rank_growth *growth, const struct gp_loaded *l
 
 /* Why nothing can be known of a recording in which nothing was found that grows; NULL: it can. */
 static const char *growth_doubt(const struct gp_rank_growth *growth, const struct gp_recording *r,
-                                const struct gp_leaks *leaks)
+                                const struct gp_leaks *leaks, uint64_t older_ns)
 {
     if (r->from_pprof)
         return "a heap profile is one moment";
     if (!leaks->enough)
         return leaks->why;
+    if (older_ns > r->end_ns - r->begin_ns)
+        return "it is shorter than --older, so no block is as old";
     return growth->lossy ? "events are missing in it, and in what is left nothing grows" : NULL;
 }
 
@@ -126,7 +128,7 @@ bool gp_rank_growth_fill(struct gp_job_rank *rank, struct gp_loaded *loaded, con
         return false;
     growth->steps = leaks->steps;
     growth_rows(growth, loaded, leaks, fullest);
-    const char *doubt = leaks->count || leaks->candidates ? NULL : growth_doubt(growth, r, leaks);
+    const char *doubt = leaks->count || leaks->candidates ? NULL : growth_doubt(growth, r, leaks, older_ns);
     if (!doubt)
         growth->answer = leaks->count        ? GP_RANK_SUSPECTS
                          : leaks->candidates ? GP_RANK_CANDIDATES

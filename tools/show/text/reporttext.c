@@ -110,8 +110,8 @@ bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *r
     if (!r->complete && !r->ended_early)
         fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
-        fprintf(page->out, "%s%" PRIu64 " damaged block%s of the file skipped%s\n", note, r->damaged_blocks,
-                r->damaged_blocks == 1 ? " was" : "s were", off);
+        fprintf(page->out, "%s%" PRIu64 " damaged part%s of the file %s skipped%s\n", note, r->damaged_blocks,
+                gp_text_plural(r->damaged_blocks), r->damaged_blocks == 1 ? "was" : "were", off);
     page_unwritten(page, report, note);
     if (gp_rec_missing(r))
         fprintf(page->out,
