@@ -4,6 +4,7 @@
  */
 #include <analyze/rankleaks.h>
 #include <criterion/criterion.h>
+#include <show/text/ranks.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static void job_new(uint32_t count)
         strcpy(growths[i].step_word, "step");
         strcpy(growths[i].step_found, "marks");
         growths[i].steps = 20;
+        growths[i].step_ns = 5000000;
         gp_rank_growth_add(&growths[i], &row);
     }
 }
@@ -140,7 +142,8 @@ static void change(uint32_t what)
         answer(what, GP_RANK_CANNOT_KNOW, "lost");
         break;
     case 15:
-        more = &(struct gp_rank_grown){.name = "more", .own = true, .leak.bytes_per_step = 5};
+        more =
+            &(struct gp_rank_grown){.name = "more", .own = true, .leak = {.bytes_per_step = 5, .seconds_to_oom = -1}};
         gp_rank_growth_add(&growths[what], more);
         break;
     default:
@@ -172,6 +175,67 @@ Test(rank_leaks, what_differs_is_a_row_of_its_own)
     for (uint32_t group = 0; group < leaks->all.group_count; group++)
         sum += leaks->groups[group].count;
     cr_expect_eq(sum, 20);
+    gp_rank_leaks_free(leaks);
+}
+
+static char *text_of(const struct gp_rank_leaks *leaks)
+{
+    static char text[16384];
+    FILE *out = fmemopen(text, sizeof(text), "w");
+    const struct gp_text_page page = {.out = out, .width = 100, .whole = true};
+    gp_rank_leaks_text(&page, leaks);
+    cr_assert_eq(fclose(out), 0);
+    return text;
+}
+
+/* Each row that is not the usual one says what it has that that one has not. */
+Test(rank_leaks, what_differs_is_said)
+{
+    static const char *const said[] = {
+        [1] = "other (a.py:9) grows here, and not on other ranks; keep (a.py:3), which grows on other ranks, does not "
+              "grow "
+              "here",
+        [2] = "keep (a.py:3) keeps 1.200 MiB per step, and 1.000 MiB on other ranks",
+        [3] = "keep (a.py:3) keeps 819.2 KiB per step, and 1.000 MiB on other ranks",
+        [4] = "keep (a.py:3) grows on GPU 0, and on the rank's fullest GPU on other ranks",
+        [5] = "keep (a.py:3) grows on the host, and on the rank's fullest GPU on other ranks",
+        [6] = "keep (a.py:3) is pitched memory that torch asked for, and linear memory of torch on other ranks",
+        [7] = "keep (a.py:3) is linear memory that nccl asked for, and linear memory of torch on other ranks",
+        [8] = "it has steps of 5.0 ms (repeats), and steps of 5.0 ms (marks) are on other ranks",
+        [9] = "it has repeats of 5.0 ms (marks), and steps of 5.0 ms (marks) are on other ranks",
+        [10] = "its GPU is Other GPU of 80.00 GiB, and GPU of 80.00 GiB on other ranks",
+        [11] = "its GPU is GPU of 40.00 GiB, and GPU of 80.00 GiB on other ranks",
+        [12] = "nothing grows here, and keep (a.py:3) leaks on other ranks",
+        [15] = "more grows here, and not on other ranks",
+        [16] = "it is not known whether it leaks here, and known on other ranks",
+    };
+    job_new(20);
+    for (uint32_t i = 1; i < 17; i++)
+        change(i);
+    struct gp_rank_leaks *leaks = gp_rank_leaks_find(ranks, 20);
+    char *text = text_of(leaks);
+    for (uint32_t i = 1; i < 17; i++) {
+        char head[32];
+        snprintf(head, sizeof(head), "\nrank %u: ", i);
+        char *row = strstr(text, head), *end = row ? strstr(row + 1, "\n\n") : NULL;
+        cr_assert(row, "no row of rank %u in:\n%s", i, text);
+        if (end)
+            *end = '\0';
+        char *unlike = strstr(row, "     unlike: ");
+        if (said[i])
+            cr_expect(unlike && strstr(unlike, said[i]), "no '%s' in: %s", said[i], row);
+        else
+            cr_expect(strstr(row, i == 13 ? ": it cannot be known: few" : ": it cannot be known: lost"), "%s", row);
+        if (end)
+            *end = '\n';
+    }
+    cr_expect(strstr(text, "\nranks 0,17-19: 1.000 MiB per step at keep (a.py:3)\n     20.00 MiB in 20 blocks ("), "%s",
+              text);
+    cr_expect(strstr(text,
+                     "20 recordings of 20 ranks\n      16 leak\n       1 has candidates alone: it is not known whether "
+                     "it leaks\n       2 cannot be known\n       1 does not leak"),
+              "%s", text);
+    cr_expect(strstr(text, "the first device is full in 100 s: that of rank 0\n"), "%s", text);
     gp_rank_leaks_free(leaks);
 }
 

@@ -109,18 +109,34 @@ static void why_differs(const struct gp_rank_leak_row *row, const struct gp_rank
                 range_sizes(there, usual->rate), others);
 }
 
+/* A row of the other group that has the name, with another kind or owner, and is in this one with neither. */
+static const struct gp_rank_leak_row *why_twin(const struct gp_rank_leak_group *group,
+                                               const struct gp_rank_leak_group *other,
+                                               const struct gp_rank_grown *grown)
+{
+    for (uint32_t i = 0; i < other->row_count; i++)
+        if (strcmp(other->rows[i].first->name, grown->name) == 0 && !why_same(group, other->rows[i].first))
+            return &other->rows[i];
+    return NULL;
+}
+
 static void why_rows(const struct gp_rank_leak_group *group, const struct gp_rank_leak_group *usual, const char *others,
                      char text[GP_VERDICT_TEXT])
 {
     for (uint32_t i = 0; i < group->row_count; i++) {
         const struct gp_rank_leak_row *row = &group->rows[i], *same = why_same(usual, row->first);
-        if (!same)
+        const struct gp_rank_leak_row *twin = same ? NULL : why_twin(group, usual, row->first);
+        if (twin)
+            why_add(text, "%s is %s memory that %s asked for, and %s memory of %s on %s", row->first->name,
+                    gp_kind_name(row->first->leak.kind), row->first->owner, gp_kind_name(twin->first->leak.kind),
+                    twin->first->owner, others);
+        else if (!same)
             why_add(text, "%s grows here, and not on %s", row->first->name, others);
-        else
-            why_differs(row, same, group->first->growth->step_word, others, text);
+        if (same || twin)
+            why_differs(row, same ? same : twin, group->first->growth->step_word, others, text);
     }
     for (uint32_t i = 0; i < usual->row_count; i++)
-        if (!why_same(group, usual->rows[i].first))
+        if (!why_same(group, usual->rows[i].first) && !why_twin(usual, group, usual->rows[i].first))
             why_add(text, "%s, which grows on %s, does not grow here", usual->rows[i].first->name, others);
 }
 
