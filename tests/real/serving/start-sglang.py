@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""start-sglang.py: starts SGLang's engine as its server does, with made-up weights, until it has made its cache, and ends.
+
+start-sglang.py FOLDER MODEL OPTIONS: writes the model's sizes into FOLDER; OPTIONS are SGLang's server arguments, as JSON.
+The cache is made before graphs are captured, and the share of the memory that it may have is chosen before they are left out.
+"""
+import json
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import models  # noqa: E402
+
+
+def main():
+    folder, model, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    models.write(model, folder)
+    import sglang
+    from sglang.srt.server_args import ServerArgs
+
+    options.update(model_path=folder, load_format="dummy", skip_tokenizer_init=True)
+    chosen = ServerArgs(**options)
+    if hasattr(chosen, "resolve_once"):
+        chosen.resolve_once()
+    print("share", chosen.mem_fraction_static, "page", chosen.page_size, "backend", chosen.attention_backend, flush=True)
+    # Triton's kernels are compiled when they run; those of FlashInfer and of other backends before.
+    engine = sglang.Engine(**{**options, "mem_fraction_static": chosen.mem_fraction_static, "page_size": chosen.page_size,
+                              "attention_backend": "triton", "sampling_backend": "pytorch", "disable_cuda_graph": True,
+                              "log_level": "info"})
+    print("started", flush=True)
+    engine.shutdown()
+
+
+if __name__ == "__main__":
+    main()
