@@ -130,6 +130,35 @@ Test(world, what_cannot_be_asked)
     WARNS("no process used a GPU: CMD failed before");
 }
 
+/* --steps ends the run when each rank has come so far, and --batch finds the largest that each rank fits with. */
+Test(world, steps_and_batches_are_of_all_ranks)
+{
+    char line[512];
+    json_t *top = dryrun_json("--gpu=t4 --json --world=64 --local-world=4 --ranks=0,2 --steps=4 -- /bin/sh -c "
+                              "[\t$RANK\t=\t0\t]||sleep\t3;exec\t%s\tmib=$((64+RANK*8))\tmarked=3000",
+                              0);
+    cr_expect(json_is_true(json_object_get(top, "ended")));
+    cr_assert_eq(json_array_size(json_object_get(top, "ranks")), 2);
+    cr_expect_geq(number(at(top, "ranks", 1), "steps"), 4);
+    json_decref(top);
+    dryrun("--world=64 --ranks=0-3 --jobs=2 --steps=3 -- %s mib=64", 2);
+    WARNS("--steps: with --jobs=2 the 4 ranks run in turns");
+    snprintf(line, sizeof(line), "%s/script", folder);
+    FILE *script = fopen(line, "w");
+    cr_assert(script && fprintf(script, "#!/bin/sh\n[ \"$1\" = --local_rank=$LOCAL_RANK ] && exec $2 $3\n") > 0 &&
+              fclose(script) == 0 && chmod(line, 0700) == 0);
+    snprintf(line, sizeof(line),
+             "--gpu=t4 --json --world=8 --local-world=4 --ranks=2,5 --batch=1024 --budget=8GiB -- deepspeed "
+             "--num_nodes=2 --num_gpus=4 --no_python %s/script %%s mib={batch}",
+             folder);
+    top = dryrun_json(line, 0);
+    cr_expect_eq(json_array_size(json_object_get(at(top, "ranks", 0), "stands_for")), 2);
+    cr_expect_leq(number(at(top, "ranks", 0), "needed_bytes"), 8192 * MIB);
+    cr_expect_geq(number(at(top, "ranks", 0), "needed_bytes"), 7000 * MIB);
+    json_decref(top);
+    left[0] = "script";
+}
+
 /* Above the number of processes that are watched at once. */
 Test(world, more_ranks_than_are_watched)
 {

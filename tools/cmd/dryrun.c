@@ -658,6 +658,12 @@ static int dryrun_world(struct dryrun_work *w)
     if (!rc && w->world.local > GP_WIRE_GPUS)
         rc = gp_usage_error("dryrun", "--local-world=%lld: a simulated node has at most %u GPUs",
                             (long long)w->world.local, GP_WIRE_GPUS);
+    if (!rc && o->steps && w->world.jobs && w->world.jobs < w->world.count)
+        rc =
+            gp_usage_error("dryrun",
+                           "--steps: with --jobs=%lld the %u ranks run in turns, and it would end the run in its first "
+                           "turn: let CMD take fewer steps, or give --jobs=%u",
+                           (long long)w->world.jobs, w->world.count, w->world.count);
     w->program = w->world.argv;
     w->job.launch.argv = (char **)w->world.argv;
     w->job.launch.instead = gp_world_run;

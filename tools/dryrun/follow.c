@@ -36,7 +36,41 @@ static bool follow_repeats(const struct gp_recording *r, const struct gp_steps *
     return repeats;
 }
 
-static void follow_file(struct gp_dryrun_follow *follow, const char *file, int64_t *peak)
+/* Of a job of ranks all of them must have come so far: they need not go in step. */
+struct follow_ranks {
+    struct {
+        uint32_t steps;
+        bool repeats;
+    } * each; /* as world->ranks has them; NULL: no --world */
+};
+
+static void follow_found(struct gp_dryrun_follow *follow, struct follow_ranks *ranks, const struct gp_recording *r,
+                         uint32_t steps, bool repeats)
+{
+    const struct gp_world *world = follow->job->world;
+    uint32_t i = 0;
+    while (ranks->each && i < world->count && !(r->has_rank && world->ranks[i] == r->rank))
+        i++;
+    if (ranks->each && i == world->count)
+        return;
+    uint32_t *most = ranks->each ? &ranks->each[i].steps : &follow->steps;
+    if (steps <= *most)
+        return;
+    *most = steps;
+    *(ranks->each ? &ranks->each[i].repeats : &follow->repeats) = repeats;
+}
+
+/* The rank that has come least far. */
+static void follow_least(struct gp_dryrun_follow *follow, const struct follow_ranks *ranks)
+{
+    for (uint32_t i = 0; ranks->each && i < follow->job->world->count; i++) {
+        if (i == 0 || ranks->each[i].steps < follow->steps)
+            follow->steps = ranks->each[i].steps;
+        follow->repeats = (i == 0 || follow->repeats) && ranks->each[i].repeats;
+    }
+}
+
+static void follow_file(struct gp_dryrun_follow *follow, const char *file, struct follow_ranks *ranks, int64_t *peak)
 {
     struct gp_recording *r = NULL;
     char why[256];
@@ -52,10 +86,8 @@ static void follow_file(struct gp_dryrun_follow *follow, const char *file, int64
         free(series);
         repeats = repeats && follow_repeats(r, steps, d);
     }
-    if (found && steps->ended > follow->steps) {
-        follow->steps = steps->ended;
-        follow->repeats = repeats;
-    }
+    if (found)
+        follow_found(follow, ranks, r, steps->ended, repeats);
     free(steps);
     gp_recording_free(r);
 }
@@ -83,14 +115,18 @@ bool gp_dryrun_look(struct gp_dryrun_follow *follow)
     bool say = now >= follow->say_ns && isatty(STDERR_FILENO);
     if (now < follow->next_ns || (!follow->job->steps && !say))
         return false;
-    char **files = gp_dryrun_files(follow->job, follow->number);
+    const struct gp_world *world = follow->job->world;
+    struct follow_ranks ranks = {.each = world ? calloc(world->count + 1ul, sizeof(*ranks.each)) : NULL};
+    char **files = !world || ranks.each ? gp_dryrun_files(follow->job, follow->number) : NULL;
     follow->steps = 0;
     follow->repeats = false;
     for (size_t i = 0; files && files[i]; i++) {
-        follow_file(follow, files[i], &peak);
+        follow_file(follow, files[i], &ranks, &peak);
         free(files[i]);
     }
     free(files);
+    follow_least(follow, &ranks);
+    free(ranks.each);
     uint64_t cost_ns = gp_clock_ns() - now;
     follow->next_ns = now + cost_ns + GP_FOLLOW_NS + cost_ns * GP_FOLLOW_PART;
     if (say)

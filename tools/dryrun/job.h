@@ -27,7 +27,7 @@ struct gp_dryrun_follow { /* looks at the recordings of a run while they are wri
     unsigned number; /* of the run */
     const char *gpu;
     uint64_t begin_ns, next_ns, say_ns;
-    uint32_t steps; /* that have ended, of the process that has most */
+    uint32_t steps; /* that have ended, of the process that has most; with --world of the rank that has fewest */
     bool repeats;   /* the last of them need no more memory than the others */
 };
 

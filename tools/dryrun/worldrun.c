@@ -131,12 +131,12 @@ static void rank_environment(const struct gp_world *world, int64_t rank)
 static int rank_exec(const struct gp_world *world, int64_t rank)
 {
     char *const *argv = world->argv;
-    char local[48];
+    char local[48], **own = (char **)argv;
     rank_environment(world, rank);
     rank_machine(world, rank / world->local);
     if (world->launcher.local_rank_at) {
         snprintf(local, sizeof(local), "--local_rank=%lld", (long long)(rank % world->local));
-        world->launcher.argv[world->launcher.local_rank_at] = local;
+        own[world->launcher.local_rank_at] = local; /* of this process alone; --batch has a copy of the launcher's */
     }
     execvp(argv[0], argv);
     int error = errno;
