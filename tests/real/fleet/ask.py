@@ -99,7 +99,7 @@ def polars():
         db.register(table, polars.scan_parquet(f"tables/{table}/*/*/*.parquet", hive_partitioning=False))
     schema = polars.scan_parquet("tables/events/*/*/*.parquet", hive_partitioning=False).collect_schema()
     assert schema["time"] == polars.Datetime("ns", "UTC") and schema["on_host"] == polars.Boolean, schema
-    assert polars.scan_ipc("arrow/events/*/*/*.arrow", hive_partitioning=False).collect_schema() == schema
+    assert not os.path.exists("arrow") or polars.scan_ipc("arrow/events/*/*/*.arrow", hive_partitioning=False).collect_schema() == schema
     return db
 
 
