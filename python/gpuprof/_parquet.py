@@ -95,7 +95,7 @@ class _Run:
         os.makedirs(os.path.dirname(to), exist_ok=True)
         part = os.path.join(os.path.dirname(to), f".{os.path.basename(to)}.part")
         with pyarrow.memory_map(path) as source:
-            table = pyarrow.ipc.open_file(source).read_all()
+            table = pyarrow.ipc.open_stream(source).read_all()
             words = [column.name for column in table.schema
                      if column.name in _FEW or pyarrow.types.is_string(column.type) or pyarrow.types.is_boolean(column.type)]
             pyarrow.parquet.write_table(
@@ -117,9 +117,9 @@ class _Run:
                 if b"; it is left out" in done.stderr:
                     return "left"
                 raise _Failed(f"{file}: not written")
-            tables = glob.glob(os.path.join(glob.escape(work), "*", "*", "*", "*.arrow"))
+            tables = glob.glob(os.path.join(glob.escape(work), "*", "*", "*", "*.arrows"))
             for path in sorted(tables, key=lambda path: (os.path.relpath(path, work).startswith("job" + os.sep), path)):
-                self._convert(path, os.path.join(self.out, os.path.relpath(path, work)[: -len(".arrow")] + ".parquet"))
+                self._convert(path, os.path.join(self.out, os.path.relpath(path, work)[: -len(".arrows")] + ".parquet"))
             return "written"
         finally:
             shutil.rmtree(work, ignore_errors=True)

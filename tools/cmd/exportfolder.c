@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * exportfolder.c: writes the tables of many recordings (exportfolder.h): OUT/TABLE/job=JOB/rank=RANK/NAME.arrow.
+ * exportfolder.c: writes the tables of many recordings (exportfolder.h): OUT/TABLE/job=JOB/rank=RANK/NAME.arrows.
  *
  * A file is written beside, with a name that no engine reads, and renamed.  Of a recording the table `job` comes last:
  * where it is, the others are complete, and another run leaves the recording alone unless it has changed since.  So a
@@ -232,7 +232,7 @@ static int folder_table(const struct folder *f, struct gp_arrow *arrow, unsigned
     if (fd < 0)
         return -errno;
     gp_out_begin(&out, fd);
-    rc = gp_arrow_write(arrow, table, &out, true);
+    rc = gp_arrow_write(arrow, table, &out);
     int end = gp_out_end(&out);
     rc = rc ? rc : end;
     if (close(fd) != 0 && !rc)
@@ -273,7 +273,7 @@ static void folder_file(const struct folder *f, uint32_t order)
     char base[FOLDER_WORD], name[FOLDER_WORD + 8];
     folder_base(base, sizeof(base), strcmp(path, "-") == 0 ? "stdin" : path);
     folder_word(name, base);
-    strcat(name, ".arrow");
+    strcat(name, ".arrows");
     if (folder_is_there(f, path, name)) {
         file->state = FOLDER_KEPT;
         return;

@@ -66,18 +66,19 @@ static bool there(const char *table, const char *rest)
     return access(text, F_OK) == 0;
 }
 
-/* Each table of a recording is there; each file has Arrow's magic at both ends. */
+/* Each table of a recording is there; each file has the begin and the end of a stream. */
 static void expect_whole(const char *job, const char *rank, const char *name)
 {
     char rest[160];
-    snprintf(rest, sizeof(rest), "job=%s/rank=%s/%s.arrow", job, rank, name);
+    snprintf(rest, sizeof(rest), "job=%s/rank=%s/%s.arrows", job, rank, name);
     static const char *const tables[] = {"events",  "blocks", "sites",   "frames",  "marks",
                                          "samples", "sleeps", "devices", "threads", "job"};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         cr_expect(there(tables[i], rest), "no %s/%s", tables[i], rest);
-        cr_expect_eq(
-            shell("f=%s/out/%s/%s; test $(head -c 6 $f)$(tail -c 6 $f) = ARROW1ARROW1", folder, tables[i], rest), 0,
-            "%s/%s is no whole file", tables[i], rest);
+        cr_expect_eq(shell("f=%s/out/%s/%s; test $({ head -c 4 $f; tail -c 8 $f; } | od -An -tx1 | tr -d ' ') = "
+                           "ffffffffffffffff00000000",
+                           folder, tables[i], rest),
+                     0, "%s/%s is no whole file", tables[i], rest);
     }
 }
 
@@ -136,8 +137,8 @@ Test(export_arrow, a_second_run_writes_what_has_changed)
     cr_assert_eq(utime(in("run/x.rank1.gpuprof"), &later), 0);
     expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "1 written, 2 there already\n");
     expect_whole("run", "3", "x.rank1");
-    cr_expect(!there("events", "job=run/rank=1/x.rank1.arrow"), "of the rank that it was before");
-    cr_expect(!there("job", "job=run/rank=1/x.rank1.arrow"));
+    cr_expect(!there("events", "job=run/rank=1/x.rank1.arrows"), "of the rank that it was before");
+    cr_expect(!there("job", "job=run/rank=1/x.rank1.arrows"));
     expect(run("export %s --format=arrow -o %s --force", in("run"), in("out")), 0, "", "3 written\n");
 }
 
@@ -150,7 +151,7 @@ Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
         execl(binary, binary, "export", in("run"), "--format=arrow", "-o", in("out"), NULL);
         _exit(98);
     }
-    for (unsigned i = 0; i < 3000 && shell("test $(ls %s/out/job/job=run/*/*.arrow 2>/dev/null | wc -l) = 3", folder);
+    for (unsigned i = 0; i < 3000 && shell("test $(ls %s/out/job/job=run/*/*.arrows 2>/dev/null | wc -l) = 3", folder);
          i++)
         usleep(10000);
     expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 1, "", "another 'gpuprof export' writes");
@@ -160,7 +161,7 @@ Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
     write_rank("run/x.rank9.gpuprof", 9);
     /* As a run leaves it that is killed while it writes. */
     cr_assert_eq(shell("cd %s/out && rm job/job=run/rank=1/* && cd events/job=run/rank=1 && "
-                       "head -c 200 x.rank1.arrow >.x.rank1.arrow.part && rm x.rank1.arrow",
+                       "head -c 200 x.rank1.arrows >.x.rank1.arrows.part && rm x.rank1.arrows",
                        folder),
                  0);
     /* The workers end with the command: their lock is free soon. */

@@ -550,11 +550,10 @@ int gp_arrow_new(struct gp_arrow **out, struct gp_export *export, const struct g
     return -ENOMEM;
 }
 
-int gp_arrow_write(struct gp_arrow *a, unsigned table, struct gp_out *out, bool whole)
+int gp_arrow_write(struct gp_arrow *a, unsigned table, struct gp_out *out)
 {
     a->rc = 0;
-    a->file =
-        gp_arrow_begin(arrow_tables[table].columns, arrow_tables[table].count, arrow_tables[table].schema, out, whole);
+    a->file = gp_arrow_begin(arrow_tables[table].columns, arrow_tables[table].count, arrow_tables[table].schema, out);
     if (!a->file)
         return -ENOMEM;
     arrow_tables[table].write(a);
@@ -580,7 +579,7 @@ int gp_export_arrow(struct gp_export *export, struct gp_out *out)
     struct gp_arrow *arrow;
     int rc = gp_arrow_new(&arrow, export, export->job);
     if (!rc)
-        rc = gp_arrow_write(arrow, export->table, out, false);
+        rc = gp_arrow_write(arrow, export->table, out);
     gp_arrow_free(arrow);
     return rc;
 }

@@ -22,8 +22,8 @@ struct gp_arrow;
 const char *gp_arrow_table_name(unsigned table);
 /* Prepares the tables of export->recording, which must outlive it, as the job must.  0 or -ENOMEM. */
 int gp_arrow_new(struct gp_arrow **out, struct gp_export *export, const struct gp_arrow_job *job);
-/* whole: as gp_arrow_begin.  0 or -errno. */
-int gp_arrow_write(struct gp_arrow *arrow, unsigned table, struct gp_out *out, bool whole);
+/* 0 or -errno. */
+int gp_arrow_write(struct gp_arrow *arrow, unsigned table, struct gp_out *out);
 void gp_arrow_free(struct gp_arrow *arrow);
 
 #endif

@@ -23,8 +23,7 @@ struct gp_arrow_file {
     struct ArrowIpcWriter writer;
     struct gp_out *out;
     unsigned column; /* the next one of the row */
-    bool whole;
-    int rc; /* 0 or -errno */
+    int rc;          /* 0 or -errno */
 };
 
 static void arrow_failed(struct gp_arrow_file *file, int error)
@@ -108,8 +107,6 @@ static int arrow_open(struct gp_arrow_file *file, const struct gp_arrow_column *
     struct ArrowIpcOutputStream stream = {.write = arrow_put, .release = arrow_put_end, .private_data = file->out};
     int error = arrow_schema(file, columns, count, name);
     error = error ? error : ArrowIpcWriterInit(&file->writer, &stream);
-    if (!error && file->whole)
-        error = ArrowIpcWriterStartFile(&file->writer, NULL);
     error = error ? error : ArrowIpcWriterWriteSchema(&file->writer, &file->schema, NULL);
     return error ? error : arrow_batch_begin(file);
 }
@@ -129,14 +126,13 @@ static void arrow_free(struct gp_arrow_file *file)
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 struct gp_arrow_file *gp_arrow_begin(const struct gp_arrow_column *columns, unsigned count, const char *schema,
-                                     struct gp_out *out, bool whole)
+                                     struct gp_out *out)
 {
     struct gp_arrow_file *file = calloc(1, sizeof(*file));
     if (!file)
         return NULL;
     ArrowArrayViewInitFromType(&file->view, NANOARROW_TYPE_UNINITIALIZED);
     file->out = out;
-    file->whole = whole;
     arrow_failed(file, arrow_open(file, columns, count, schema));
     return file;
 }
@@ -208,8 +204,6 @@ int gp_arrow_end(struct gp_arrow_file *file)
         arrow_batch_write(file);
     if (!file->rc)
         arrow_failed(file, ArrowIpcWriterWriteArrayView(&file->writer, NULL, NULL));
-    if (!file->rc && file->whole)
-        arrow_failed(file, ArrowIpcWriterFinalizeFile(&file->writer, NULL));
     int rc = file->rc;
     arrow_free(file);
     return rc;

@@ -18,10 +18,10 @@ struct gp_arrow_column {
 
 struct gp_arrow_file;
 
-/* Begins a table.  schema: its name in the metadata.  whole: Arrow's file format, which has an index at its end, else
- * its stream format.  The columns and `out` must outlive it.  NULL: out of memory. */
+/* Begins a table, in Arrow's stream format.  schema: its name in the metadata.  The columns and `out` must outlive it.
+ * NULL: out of memory. */
 struct gp_arrow_file *gp_arrow_begin(const struct gp_arrow_column *columns, unsigned count, const char *schema,
-                                     struct gp_out *out, bool whole);
+                                     struct gp_out *out);
 /* The next value of the row, in the order of the columns; known false: null.  A number is of any type but text. */
 void gp_arrow_number(struct gp_arrow_file *file, bool known, int64_t number);
 /* NULL: null.  The text must be valid UTF-8 for _word; _text makes it so. */
