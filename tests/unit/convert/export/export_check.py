@@ -15,6 +15,9 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../lib"))
+import arrow_stream  # noqa: E402
+
 folder, blocks = sys.argv[1], int(sys.argv[2])
 here = os.path.dirname(os.path.abspath(__file__))
 truth = json.load(open(os.path.join(folder, "truth.json")))
@@ -355,99 +358,12 @@ def check_sqlite():
         must(frames == [(f["function"], f["file"]) for f in stacks[site]], "sqlite: frames", frames)
 
 
-# ---- Arrow: the stream format by its wire rules, flatbuffers too -------------------------------------------------------
-def uint(data, at, size):
-    must(0 <= at and at + size <= len(data), "arrow: a number is cut")
-    return int.from_bytes(data[at:at + size], "little")
-
-
-def field(data, table, number):
-    """Where a field of a flatbuffer's table lies; 0: it has its default."""
-    vtable = table - int.from_bytes(data[table:table + 4], "little", signed=True)
-    if uint(data, vtable, 2) <= 4 + 2 * number:
-        return 0
-    offset = uint(data, vtable + 4 + 2 * number, 2)
-    return table + offset if offset else 0
-
-
-def follow(data, at):
-    return at + uint(data, at, 4)
-
-
-def items(data, table, number):
-    """Where the first item of a vector lies, and how many there are."""
-    at = field(data, table, number)
-    if not at:
-        return 0, 0
-    vector = follow(data, at)
-    return vector + 4, uint(data, vector, 4)
-
-
-def arrow_columns(data, schema):
-    """(name, type) of each column: Schema.fields, Field.name, Field.type."""
-    first, count = items(data, schema, 1)
-    for i in range(count):
-        column = follow(data, first + 4 * i)
-        name = follow(data, field(data, column, 0))
-        kind, of = uint(data, field(data, column, 2), 1), follow(data, field(data, column, 3))
-        if kind == 2:  # Int: bitWidth, is_signed
-            must(uint(data, field(data, of, 1), 1) == 1, "arrow: an unsigned column")
-            kind = "int%d" % uint(data, field(data, of, 0), 4)
-        elif kind == 10:  # Timestamp: unit, timezone
-            zone = follow(data, field(data, of, 1))
-            must(uint(data, field(data, of, 0), 2) == 3, "arrow: not nanoseconds")
-            must(data[zone + 4:zone + 4 + uint(data, zone, 4)] == b"UTC", "arrow: not UTC")
-            kind = "time"
-        else:
-            kind = {5: "text", 6: "flag"}[kind]
-        yield data[name + 4:name + 4 + uint(data, name, 4)].decode(), kind
-
-
-def arrow_values(kind, length, valid, parts):
-    valid = [not valid or valid[i >> 3] >> (i & 7) & 1 for i in range(length)]
-    if kind == "text":
-        ends, body = (memoryview(parts[0]).cast("i") if parts[0] else [0]), parts[1]
-        values = [body[ends[i]:ends[i + 1]].decode("utf-8") for i in range(length)]
-    elif kind == "flag":
-        values = [bool(parts[0][i >> 3] >> (i & 7) & 1) for i in range(length)]
-    else:
-        values = list(memoryview(parts[0]).cast("i" if kind == "int32" else "q"))[:length]
-    return [value if known else None for value, known in zip(values, valid)]
-
-
+# ---- Arrow: the stream format by its wire rules, flatbuffers too (arrow_stream.py) ----------------------------------------
 def arrow_read(name):
-    """The columns of a table, and its rows as dictionaries."""
-    data, at, columns, rows = open(path(name), "rb").read(), 0, None, []
-    while True:
-        must(uint(data, at, 4) == 0xFFFFFFFF, "arrow: no message begins here")
-        size, at = uint(data, at + 4, 4), at + 8
-        if not size:
-            must(at == len(data), "arrow: there is more behind the end")
-            return columns, rows
-        must(at % 8 == 0 and size % 8 == 0, "arrow: a message is not aligned")
-        head, at = data[at:at + size], at + size
-        message_at = follow(head, 0)
-        kind, header = uint(head, field(head, message_at, 1), 1), follow(head, field(head, message_at, 2))
-        if kind == 1:
-            columns = dict(arrow_columns(head, header))
-            continue
-        must(kind == 3, "arrow: a message of another kind:", kind)
-        size = uint(head, field(head, message_at, 3), 8)
-        body, at = data[at:at + size], at + size
-        nodes, node_count = items(head, header, 1)
-        buffers, _ = items(head, header, 2)
-        must(node_count == len(columns), "arrow: columns", node_count)
-        read = {}
-        for i, (column, what) in enumerate(columns.items()):
-            length, parts = uint(head, nodes + 16 * i, 8), []
-            for _ in range(3 if what == "text" else 2):
-                start, count = uint(head, buffers, 8), uint(head, buffers + 8, 8)
-                must(start + count <= len(body), "arrow: a buffer is cut")
-                parts.append(body[start:start + count])
-                buffers += 16
-            read[column] = arrow_values(what, length, parts[0], parts[1:])
-            must(uint(head, nodes + 16 * i + 8, 8) == read[column].count(None), "arrow: nulls of", column)
-        rows += [dict(zip(read, values)) for values in zip(*read.values())]
+    try:
+        return arrow_stream.read(path(name))
+    except ValueError as error:
+        raise SystemExit(f"export_check: arrow: {error}") from error
 
 
 def check_arrow():
