@@ -257,7 +257,7 @@ const struct gp_command_spec gp_command_export = {
         "Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
         "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
         "scripts and speedscope; csv and jsonl with one event per line; sqlite as a database; arrow as typed tables "
-        "for DuckDB, polars, pandas, ClickHouse and "
+        "for ClickHouse, polars, pyarrow and "
         "others.",
         "A program that has exited holds almost nothing at the end of its recording, so its stacks are "
         "weighed at its peak unless '--weight' says otherwise. A pprof file has all weights; '--weight' "

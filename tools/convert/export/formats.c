@@ -12,7 +12,7 @@ static const struct gp_export_format format_table[] = {
     {"csv", "with any spreadsheet or DuckDB", false, false, gp_export_csv, NULL},
     {"jsonl", "with jq or DuckDB", false, false, gp_export_jsonl, NULL},
     {"sqlite", "with sqlite3", true, false, NULL, gp_export_sqlite},
-    {"arrow", "with DuckDB, polars, pandas or ClickHouse", true, false, gp_export_arrow, NULL},
+    {"arrow", "with ClickHouse, polars or pyarrow", true, false, gp_export_arrow, NULL},
 };
 
 static const char *const weights[GP_EXPORT_WEIGHTS] = {"live", "peak", "allocated", "leaked"};

@@ -115,6 +115,9 @@ static bool input_is_ours(const uint8_t *head, size_t bytes)
     /* SQLite's application id, which is at this place of its header. */
     if (input_begins(head, bytes, "SQLite format 3") && bytes >= 72)
         return memcmp(head + 68, "gprf", 4) == 0;
+    /* A stream of Arrow, whose schema has the table's name. */
+    if (input_begins(head, bytes, "\xff\xff\xff\xff"))
+        return input_find(head, bytes, "gpuprof.");
     return input_is_stacks(head, bytes) || input_begins(head, bytes, csv) || input_begins(head, bytes, chrome);
 }
 
@@ -166,6 +169,11 @@ static bool input_is_bzip2(const uint8_t *head, size_t bytes)
     return input_begins(head, bytes, "BZh");
 }
 
+static bool input_is_parquet(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes, "PAR1");
+}
+
 static bool input_is_zip(const uint8_t *head, size_t bytes)
 {
     return input_begins(head, bytes, "PK\x03\x04");
@@ -188,6 +196,7 @@ static const struct {
     {input_is_zstd, "compressed with zstd: unpack it with 'zstd -d' first"},
     {input_is_xz, "compressed with xz: unpack it with 'xz -d' first"},
     {input_is_bzip2, "compressed with bzip2: unpack it with 'bunzip2' first"},
+    {input_is_parquet, "a table in Parquet: it is not read. Name the recording that it was made of"},
     {input_is_zip, "a zip archive: unpack it with 'unzip' first"},
 };
 

@@ -164,6 +164,9 @@ Test(input, what_is_not_read)
     refused("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}", 42, "an export of gpuprof");
     refused("device 0;main (a.c:3);[linear] 4096\n", 36, "an export of gpuprof");
     refused("host;main (a.c:3);[pinned] 4096\n", 33, "an export of gpuprof");
+    refused("\xff\xff\xff\xff....gpuprof.events/1", 24, "an export of gpuprof");
+    refused("\xff\xff\xff\xff....events", 14, "not a recording");
+    refused("PAR1....", 8, "in Parquet");
     refused("device ;", 8, "not a recording");
     refused("device 1", 8, "not a recording");
     static const char lines[] = "{\"schema\":\"gpuprof.event/1\"}\n{}",
