@@ -160,7 +160,8 @@ static void draw_cell_ascii(const struct gp_draw *draw, const struct plot *plot,
     }
     while (part < 3 && level >= cells[part])
         part++;
-    if (part > 0 && level == plot->peak)
+    /* The line of the peak hides no reserved memory that has this cell alone. */
+    if (level == plot->peak && part > 0 && (part > 1 || cells[0] < level))
         gp_grid_put(draw->grid, plot->area, plot->area.h - 1 - level, x, GP_STYLE_PEAK, "-");
     else if (part < 3)
         gp_grid_put(draw->grid, plot->area, plot->area.h - 1 - level, x, styles[part], glyphs[part]);
@@ -172,8 +173,10 @@ static void draw_cell(const struct gp_draw *draw, const struct plot *plot, const
     char glyph[8] = "";
     int y = plot->area.h - 1 - level;
     unsigned dots = plot_dots(&ends[0], level, 0) | plot_dots(&ends[1], level, 1);
-    bool allocated = ends[0].allocated > level * GP_PLOT_STEPS || ends[1].allocated > level * GP_PLOT_STEPS;
-    if (level == plot->peak && !allocated) {
+    bool kept = false; /* allocated memory, and reserved that begins here */
+    for (int side = 0; side < GP_PLOT_SIDES; side++)
+        kept |= ends[side].reserved > level * GP_PLOT_STEPS && ends[side].allocated >= level * GP_PLOT_STEPS;
+    if (level == plot->peak && !kept) {
         gp_grid_put(draw->grid, plot->area, y, x, GP_STYLE_PEAK, "\u2500");
     } else if (dots) {
         gp_utf8_put(glyph, 0x2800 + dots);
