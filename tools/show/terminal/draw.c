@@ -147,6 +147,9 @@ struct gp_layout gp_draw_layout(const struct gp_draw *draw)
                                   .gpus = draw->model->gpu_count,
                                   .table_rows = draw->list->count ? draw->list->count : 6,
                                   .detail = draw->ui->detail ? gp_draw_detail_lines(draw) : 0};
+    const struct gp_row *row =
+        draw->ui->cursor >= 0 && draw->ui->cursor < draw->list->count ? &draw->list->rows[draw->ui->cursor] : NULL;
+    wish.more = draw->ui->detail && row ? gp_draw_sites_lines(draw, row) : 0;
     return gp_draw_layout_of(&wish);
 }
 

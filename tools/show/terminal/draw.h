@@ -38,6 +38,10 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_stack(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row);
 int gp_draw_stack_lines(const struct gp_draw *draw, const struct gp_row *row);
 void gp_draw_no_sites(const struct gp_draw *draw, struct gp_rect rect);
+/* The call sites of the selected process, below its details: the lines that they could use, 0 where they are shown
+ * elsewhere or nowhere. */
+int gp_draw_sites_lines(const struct gp_draw *draw, const struct gp_row *row);
+void gp_draw_sites(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row);
 /* The row of a GPU of the model, or NULL. */
 const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu);
 /* What stands before the peaks of a row: ">=" if the exact one may be higher, as in the table. */

@@ -116,7 +116,8 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     return pools.y;
 }
 
-static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+/* Returns the line below. */
+static int draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
     static const char heading[] = "KIND          CURRENT       PEAK   BLOCKS    MOST    CALLS";
     int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
@@ -143,6 +144,7 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
             gp_draw_bar(draw, rect, y, 72, width, &bar);
         y++;
     }
+    return y;
 }
 
 static void draw_scopes(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_process *process)
@@ -272,8 +274,10 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         draw_scopes(draw, rect, y++, process);
     if (row_has_kinds(row)) {
         y = draw_owners(draw, rect, y, row);
-        draw_kinds(draw, rect, y, row);
+        y = draw_kinds(draw, rect, y, row);
     }
+    if (y < rect.h && gp_draw_sites_lines(draw, row))
+        gp_draw_sites(draw, (struct gp_rect){rect.y + y, rect.x, rect.h - y, rect.w}, row);
 }
 
 void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)

@@ -271,14 +271,22 @@ static bool plot_idle(const struct gp_draw *draw, int index)
     return !row || (row->reserved_peak <= 0 && row->allocated_peak <= 0 && row->before <= 0);
 }
 
+/* The GPU of the selected row; -1: none. */
+static int plot_selected(const struct gp_draw *draw)
+{
+    int cursor = draw->ui->cursor;
+    return cursor >= 0 && cursor < draw->list->count ? draw->list->rows[cursor].id.device : -1;
+}
+
 void gp_draw_plots(const struct gp_draw *draw, const struct gp_layout *layout)
 {
-    int gpus = draw->model->gpu_count, busy = 0, place = 0;
+    int gpus = draw->model->gpu_count, busy = 0, place = 0, selected = plot_selected(draw);
     for (int i = 0; i < gpus; i++)
         busy += !plot_idle(draw, i);
     int idle = layout->plot_shown - (busy < layout->plot_shown ? busy : layout->plot_shown); /* places for these */
     for (int i = 0; i < gpus && place < layout->plot_shown; i++) {
-        if (plot_idle(draw, i) && idle-- <= 0)
+        bool last = place == layout->plot_shown - 1 && selected > i; /* kept for the GPU of the selected row */
+        if (i != selected && (last || (plot_idle(draw, i) && idle-- <= 0)))
             continue;
         draw_plot(draw, gp_draw_layout_plot(layout, place++), i);
     }

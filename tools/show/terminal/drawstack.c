@@ -14,11 +14,7 @@
 static const struct gp_site_model *stack_model(const struct gp_draw *draw, const struct gp_row *row)
 {
     const struct gp_site_set *set = draw->model->sites;
-    for (int i = 0; set && row->site && i < set->count; i++) {
-        if (set->models[i]->pid == row->id.pid && set->models[i]->start_time == row->id.start_time)
-            return set->models[i];
-    }
-    return NULL;
+    return set && row->site ? gp_site_set_find(set, row->id.pid, row->id.start_time) : NULL;
 }
 
 int gp_draw_stack_lines(const struct gp_draw *draw, const struct gp_row *row)

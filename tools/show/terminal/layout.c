@@ -7,14 +7,15 @@
 #include <show/terminal/grid.h>
 
 /* Parts take their lines in the order of their importance: title, one line of the table, header,
- * footer, alerts, GPUs, message, detail.  The table gets the rest, and gives plots of the GPUs the
- * lines that it does not need on a tall screen. */
+ * footer, alerts, GPUs, message, detail.  The table gets the rest, and gives plots of the GPUs and the
+ * call sites of the selected process the lines that it does not need on a tall screen. */
 
-#define GP_PLOT_SCREEN    32 /* rows of the lowest screen with plots */
+#define GP_PLOT_SCREEN    GP_LAYOUT_TALL
 #define GP_PLOT_WIDTH     50
 #define GP_PLOT_HEIGHT    7 /* with its title and its times */
-#define GP_PLOT_TALLEST   20
+#define GP_PLOT_TALLEST   32
 #define GP_PLOT_TABLE_GAP 1 /* a row that comes or goes need not move the plots */
+#define GP_MORE_HEIGHT    3 /* fewer lines than a heading and two call sites are of no use */
 
 static int least(int a, int b)
 {
@@ -86,7 +87,12 @@ struct gp_layout gp_draw_layout_of(const struct gp_layout_wish *wish)
     int room = spare > (left + table) / 2 ? spare : (left + table) / 2;
     int detail = room >= 4 && left >= 4 ? take(&left, least(wish->detail, room)) : 0;
     int unused = wish->rows >= GP_PLOT_SCREEN ? left + table - wish->table_rows - GP_PLOT_TABLE_GAP : 0;
-    int plots = take(&left, layout_plots(&layout, wish->gpus, cols, least(left, unused)));
+    unused = least(left, unused);
+    /* The call sites of the selected process get half of the unused lines, and what the plots leave. */
+    int more = detail == wish->detail && unused >= GP_MORE_HEIGHT ? least(wish->more, unused / 2) : 0;
+    int plots = take(&left, layout_plots(&layout, wish->gpus, cols, unused - more));
+    if (more)
+        detail += take(&left, least(wish->more, unused - plots));
     table += left;
 
     int y = 0;

@@ -9,12 +9,15 @@
 
 #include <show/terminal/grid.h>
 
+#define GP_LAYOUT_TALL 32 /* rows of the lowest screen with plots, and call sites below the details */
+
 struct gp_layout_wish {
     int rows, cols;
     int alerts; /* lines */
     int gpus;
     int table_rows; /* rows of the table */
     int detail;     /* lines of the detail pane; 0: not wanted */
+    int more;       /* further lines that it can use on a tall screen */
 };
 
 struct gp_layout {

@@ -121,7 +121,7 @@ struct gp_model {
     int states[GP_PROCESS_FOREIGN + 1]; /* processes by state */
     unsigned generation;
     struct gp_track *tracks[GP_TRACK_BUCKETS];
-    const struct gp_site_set *sites; /* those of the view by site, owned by the screen; NULL: not open */
+    const struct gp_site_set *sites; /* of the view by site, or of the selected process; the screen's; NULL: not open */
 };
 
 void gp_model_init(struct gp_model *model);

@@ -10,6 +10,7 @@
 #include <show/terminal/column.h>
 #include <show/terminal/draw.h>
 #include <show/terminal/grid.h>
+#include <show/terminal/layout.h>
 #include <show/terminal/model.h>
 #include <show/terminal/outlook.h>
 #include <show/terminal/sampler.h>
@@ -27,23 +28,47 @@ struct gp_screen {
     struct gp_ui *ui;
     struct gp_sampler *sampler;
     struct gp_site_set sites; /* open while they are shown */
+    bool by_site;             /* in the last frame */
     int64_t left;             /* samples still to show; 0: no limit */
 };
+
+#define GP_SCREEN_BESIDE 4 /* processes whose sites stay open while others are selected */
+
+/* On a tall screen the call sites of the selected process stand below its details.  They are opened with the first
+ * sample after the row was selected, so that moving through the rows does not wait for symbols. */
+static int screen_sites_beside(struct gp_screen *screen)
+{
+    const struct gp_row_list *list = &screen->list;
+    const struct gp_row *row = screen->ui->cursor < list->count ? &list->rows[screen->ui->cursor] : NULL;
+    if (!screen->ui->detail || screen->window.grid.rows < GP_LAYOUT_TALL) {
+        gp_site_set_close(&screen->sites);
+        screen->model.sites = NULL;
+        return 0;
+    }
+    screen->model.sites = &screen->sites;
+    if (screen->sites.generation == screen->model.generation || !row || !row->process || row->process->from_agent)
+        return 0;
+    struct gp_row_id scope = {
+        .kind = GP_ROW_PROCESS, .pid = row->id.pid, .start_time = row->id.start_time, .device = GP_MODEL_NO_DEVICE};
+    gp_site_set_trim(&screen->sites, &screen->model, &scope, GP_SCREEN_BESIDE);
+    int err = gp_site_set_step(&screen->sites, &screen->model, &scope);
+    screen->sites.pending = 0;
+    return err;
+}
 
 /* Reading the call sites of a process does not wait for it, so this thread does it. */
 static int screen_sites(struct gp_screen *screen)
 {
-    if (gp_ui_by_site(screen->ui) && !screen->model.sites) {
-        screen->model.sites = &screen->sites;
+    bool before = screen->by_site;
+    screen->by_site = gp_ui_by_site(screen->ui);
+    if (!screen->by_site)
+        return screen_sites_beside(screen);
+    screen->model.sites = &screen->sites;
+    if (!before) {
         screen->sites.pending = 1; /* first a frame that says so: looking symbols up takes time */
         return 0;
     }
-    if (gp_ui_by_site(screen->ui))
-        return gp_site_set_step(&screen->sites, &screen->model, gp_ui_scope(screen->ui));
-    if (screen->model.sites)
-        gp_site_set_close(&screen->sites);
-    screen->model.sites = NULL;
-    return 0;
+    return gp_site_set_step(&screen->sites, &screen->model, gp_ui_scope(screen->ui));
 }
 
 static int screen_frame(struct gp_screen *screen)

@@ -289,10 +289,10 @@ int gp_site_shown(const struct gp_site_set *set, const struct gp_model *model, c
 
 /* ---- processes ------------------------------------------------------------------------------------------------- */
 
-static struct gp_site_model *set_find(const struct gp_site_set *set, const struct gp_process *process)
+const struct gp_site_model *gp_site_set_find(const struct gp_site_set *set, pid_t pid, uint64_t start_time)
 {
     for (int i = 0; i < set->count; i++) {
-        if (set->models[i]->pid == process->pid && set->models[i]->start_time == process->start_time)
+        if (set->models[i]->pid == pid && set->models[i]->start_time == start_time)
             return set->models[i];
     }
     return NULL;
@@ -379,7 +379,8 @@ static const struct gp_process *set_next(struct gp_site_set *set, const struct g
         const struct gp_process *process = &model->system->processes[i];
         const struct gp_site_refusal *refusal = set_refusal(set, process);
         int64_t bytes = 0;
-        if (!gp_model_process_readable(process) || process->closed || process->from_agent || set_find(set, process) ||
+        if (!gp_model_process_readable(process) || process->closed || process->from_agent ||
+            gp_site_set_find(set, process->pid, process->start_time) ||
             (refusal && model->generation - refusal->generation < GP_SITE_RETRY) ||
             !gp_site_in_scope(model, scope, process->pid, process->start_time))
             continue;
@@ -422,15 +423,21 @@ int gp_site_set_step(struct gp_site_set *set, const struct gp_model *model, cons
     if (set->generation != model->generation)
         set_update(set, model, scope);
     set->generation = model->generation;
-    for (int i = set->count - 1; i >= 0 && scope && set->count == GP_SITE_PROCESSES; i--) { /* room for the scope */
-        if (!gp_site_in_scope(model, scope, set->models[i]->pid, set->models[i]->start_time))
-            set_drop(set, i);
-    }
+    if (scope) /* room for it */
+        gp_site_set_trim(set, model, scope, GP_SITE_PROCESSES - 1);
     const struct gp_process *next = set_next(set, model, scope);
     if (!next)
         return 0;
     set->pending--;
     return set_open(set, model, next);
+}
+
+void gp_site_set_trim(struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope, int most)
+{
+    for (int i = set->count - 1; i >= 0 && set->count > most; i--) {
+        if (!gp_site_in_scope(model, scope, set->models[i]->pid, set->models[i]->start_time))
+            set_drop(set, i);
+    }
 }
 
 void gp_site_set_close(struct gp_site_set *set)

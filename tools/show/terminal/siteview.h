@@ -87,6 +87,10 @@ struct gp_site_set {
  * alive.  Call it again at once while `pending` is not 0.  0 or -ENOMEM. */
 int gp_site_set_step(struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope);
 void gp_site_set_close(struct gp_site_set *set);
+/* The sites of a process, or NULL: they are not open. */
+const struct gp_site_model *gp_site_set_find(const struct gp_site_set *set, pid_t pid, uint64_t start_time);
+/* Closes what is outside of the scope if more than `most` processes are open. */
+void gp_site_set_trim(struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope, int most);
 /* The process belongs to the scope: it is its process, or one that uses its GPU, container ... */
 bool gp_site_in_scope(const struct gp_model *model, const struct gp_row_id *scope, pid_t pid, uint64_t start_time);
 /* How many processes of the scope are open. */

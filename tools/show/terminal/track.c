@@ -25,10 +25,13 @@ bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 
 static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
 {
-    const uint64_t parts[] = {
-        (uint64_t)id->kind,        (uint64_t)id->pid, id->start_time,
-        id->gpu ? id->gpu : (uint64_t)id->device, id->cgroup_id,     id->cgroup_id ? 0 : gp_hash_of_text(id->container),
-        gp_hash_of_text(id->owner)};
+    const uint64_t parts[] = {(uint64_t)id->kind,
+                              (uint64_t)id->pid,
+                              id->start_time,
+                              id->gpu ? id->gpu : (uint64_t)id->device,
+                              id->cgroup_id,
+                              id->cgroup_id ? 0 : gp_hash_of_text(id->container),
+                              gp_hash_of_text(id->owner)};
     return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
 }
 

@@ -38,7 +38,7 @@ Test(layout, never_overlaps_and_stays_inside_for_every_size)
     for (int r = 1; r <= 100; r++) {
         for (int c = 1; c <= 300; c++) {
             for (int i = 0; i < 45; i++) {
-                struct gp_layout_wish wish = {r, c, i % 4, gpus[i % 5], rows[i / 5 % 3], details[i / 15]};
+                struct gp_layout_wish wish = {r, c, i % 4, gpus[i % 5], rows[i / 5 % 3], details[i / 15], i % 7 * 3};
                 check(&wish);
             }
         }
@@ -98,4 +98,21 @@ Test(layout, accepts_a_screen_without_cells)
     struct gp_layout_wish wish = {.rows = -1, .cols = 0, .alerts = 3, .gpus = 9, .table_rows = 9, .detail = 9};
     struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.title.h + layout.table.h + layout.gpus.h, 0);
+}
+
+/* Call sites of the selected process have half of the lines that the table leaves, and all of them without a GPU. */
+Test(layout, a_tall_screen_has_room_for_call_sites)
+{
+    struct gp_layout_wish wish = {.rows = 40, .cols = 120, .gpus = 1, .table_rows = 4, .detail = 7, .more = 30};
+    struct gp_layout layout = gp_draw_layout_of(&wish);
+    cr_assert_eq(layout.plot_shown, 1);
+    cr_assert_geq(layout.detail.h, 7 + 8);
+    cr_assert_eq(layout.table.h, 5);
+    wish.more = 5;
+    cr_assert_eq(gp_draw_layout_of(&wish).detail.h, 12);
+    wish.gpus = 0;
+    wish.more = 30;
+    cr_assert_geq(gp_draw_layout_of(&wish).detail.h, 7 + 19);
+    wish.rows = 24;
+    cr_assert_eq(gp_draw_layout_of(&wish).detail.h, 7, "not on a low screen");
 }

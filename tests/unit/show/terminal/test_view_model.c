@@ -181,7 +181,8 @@ Test(model, a_gpu_keeps_its_number_and_its_history_when_another_goes)
     cr_assert_eq(gp_model_update(&view.model, two_machines(false, 3)), 0);
     fix_rows(&view);
     cr_assert(view.model.gpu_count == 1 && view.model.gpus[0].index == 1, "%d", view.model.gpus[0].index);
-    cr_assert(gp_model_id_equal(&view.list.rows[0].id, &before) && gp_model_row_contains(&(struct gp_row){.id = before}, &view.list.rows[0]));
+    cr_assert(gp_model_id_equal(&view.list.rows[0].id, &before) &&
+              gp_model_row_contains(&(struct gp_row){.id = before}, &view.list.rows[0]));
     const struct gp_row *gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
     cr_assert_eq(gp_model_plot(gpu->plot, 3)->allocated, (int64_t)(2 * GIB), "not that of the other GPU");
     cr_assert_eq(gp_model_update(&view.model, two_machines(true, 4)), 0);
