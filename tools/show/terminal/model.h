@@ -142,6 +142,7 @@ const char *gp_model_gpu_label(const struct gp_gpu *gpu);
 /* The rows are of one GPU, or both of the host, or both of no device. */
 bool gp_model_same_gpu(const struct gp_row_id *a, const struct gp_row_id *b);
 bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
+uint64_t gp_model_id_hash(const struct gp_row_id *id);
 /* Reserved, and what was there before an attach; -1: unknown. */
 static inline int64_t gp_row_held(const struct gp_row *row)
 {

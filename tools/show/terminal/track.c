@@ -23,7 +23,7 @@ bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
            a->site == b->site && strcmp(a->owner, b->owner) == 0;
 }
 
-static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
+uint64_t gp_model_id_hash(const struct gp_row_id *id)
 {
     const uint64_t parts[] = {(uint64_t)id->kind,
                               (uint64_t)id->pid,
@@ -31,8 +31,14 @@ static struct gp_track **track_bucket(struct gp_model *model, const struct gp_ro
                               id->gpu ? id->gpu : (uint64_t)id->device,
                               id->cgroup_id,
                               id->cgroup_id ? 0 : gp_hash_of_text(id->container),
-                              gp_hash_of_text(id->owner)};
-    return &model->tracks[gp_hash_of_bytes(parts, sizeof(parts)) % GP_TRACK_BUCKETS];
+                              gp_hash_of_text(id->owner),
+                              id->site};
+    return gp_hash_of_bytes(parts, sizeof(parts));
+}
+
+static struct gp_track **track_bucket(struct gp_model *model, const struct gp_row_id *id)
+{
+    return &model->tracks[gp_model_id_hash(id) % GP_TRACK_BUCKETS];
 }
 
 struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id)

@@ -49,6 +49,8 @@ void gp_ui_init(struct gp_ui *ui)
     ui->interval_ms = 1000;
     ui->page = 1;
     ui->selected.device = GP_MODEL_NO_DEVICE;
+    for (int i = 0; i < GP_BYS; i++)
+        ui->places[i].selected.device = GP_MODEL_NO_DEVICE;
 }
 
 void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...)
@@ -74,23 +76,77 @@ bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id)
     return ui_tag_index(ui, id) >= 0;
 }
 
+static void ui_remember(struct gp_ui *ui, const struct gp_row_list *list)
+{
+    ui->shown_top = ui->top;
+    ui->shown_count = 0;
+    for (int i = ui->top; i < list->count && i < ui->top + ui->page && ui->shown_count < GP_UI_SHOWN; i++)
+        ui->shown[ui->shown_count++] = gp_model_id_hash(&list->rows[i].id);
+}
+
+/* The cursor onto the screen, and no empty lines below the last row. */
+static void ui_scroll(struct gp_ui *ui, const struct gp_row_list *list, bool to_cursor)
+{
+    if (to_cursor && ui->cursor < ui->top)
+        ui->top = ui->cursor;
+    if (to_cursor && ui->cursor >= ui->top + ui->page)
+        ui->top = ui->cursor - ui->page + 1;
+    int most = list->count > ui->page ? list->count - ui->page : 0;
+    if (ui->top > most)
+        ui->top = most;
+    if (ui->top < 0)
+        ui->top = 0;
+    ui_remember(ui, list);
+}
+
 void gp_ui_select(struct gp_ui *ui, const struct gp_row_list *list, int line)
 {
     ui->cursor = line < 0 || list->count == 0 ? 0 : line < list->count ? line : list->count - 1;
     if (list->count)
         ui->selected = list->rows[ui->cursor].id;
-    if (ui->cursor < ui->top)
-        ui->top = ui->cursor;
-    if (ui->cursor >= ui->top + ui->page)
-        ui->top = ui->cursor - ui->page + 1;
-    int most = list->count > ui->page ? list->count - ui->page : 0;
-    if (ui->top > most)
-        ui->top = most;
+    ui_scroll(ui, list, true);
+}
+
+/* The line, counted from the screen's first one, on which the row was; -1: it was not on the screen. */
+static int ui_was_shown(const struct gp_ui *ui, const struct gp_row *row)
+{
+    uint64_t hash = gp_model_id_hash(&row->id);
+    for (int i = 0; i < ui->shown_count; i++) {
+        if (ui->shown[i] == hash)
+            return i;
+    }
+    return -1;
+}
+
+/* By how many lines most of the rows that were on the screen moved, because others came or went above them.  0 where
+ * no move is that of most: then they changed their order.  A screen that begins with the first row goes on to do so. */
+static int ui_moved(const struct gp_ui *ui, const struct gp_row_list *list)
+{
+    int move = 0, votes = 0, agree = 0, all = 0;
+    for (int way = 0; ui->top > 0 && way < 2; way++) { /* finds the one that may be that of most, then counts */
+        for (int i = 0; i < list->count; i++) {
+            int line = ui_was_shown(ui, &list->rows[i]), moved = i - (ui->shown_top + line);
+            if (line < 0)
+                continue;
+            if (way) {
+                all++;
+                agree += moved == move;
+            } else if (votes == 0) {
+                move = moved;
+                votes = 1;
+            } else {
+                votes += moved == move ? 1 : -1;
+            }
+        }
+    }
+    return 2 * agree > all ? move : 0;
 }
 
 void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page)
 {
-    int line = ui->cursor;
+    int moved = ui_moved(ui, list), line = ui->cursor + moved;
+    bool visible = ui->cursor >= ui->top && ui->cursor < ui->top + ui->page;
+    bool resized = ui->page != page;
     ui->page = page > 0 ? page : 1;
     for (int i = 0; i < list->count; i++) {
         if (gp_model_id_equal(&list->rows[i].id, &ui->selected)) {
@@ -98,7 +154,25 @@ void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page)
             break;
         }
     }
-    gp_ui_select(ui, list, line);
+    ui->cursor = line < 0 || list->count == 0 ? 0 : line < list->count ? line : list->count - 1;
+    if (list->count)
+        ui->selected = list->rows[ui->cursor].id;
+    ui->top += moved;
+    ui_scroll(ui, list, ui->follow || (resized && visible));
+    ui->follow = ui->follow && list->count == 0;
+}
+
+/* Each view keeps its place; the view by call site has a new one for each choice of processes. */
+static void ui_enter(struct gp_ui *ui, enum gp_by by)
+{
+    ui->places[ui->by] = (struct gp_ui_place){ui->selected, ui->cursor, ui->top};
+    ui->by = by;
+    if (by == GP_BY_SITE)
+        ui->places[by] = (struct gp_ui_place){.selected.device = GP_MODEL_NO_DEVICE};
+    ui->selected = ui->places[by].selected;
+    ui->cursor = ui->places[by].cursor;
+    ui->top = ui->places[by].top;
+    ui->shown_count = 0;
 }
 
 static void ui_tag(struct gp_ui *ui, const struct gp_row_list *list)
@@ -235,11 +309,13 @@ static void ui_sort_by(struct gp_ui *ui, enum gp_column_id column)
 {
     *(gp_ui_by_site(ui) ? &ui->site_sort : &ui->sort) = column;
     *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) = gp_column_ascends(column);
+    ui->follow = true;
     gp_ui_say(ui, false, "sorted by %s", gp_columns[column].name);
 }
 
 void gp_ui_click_column(struct gp_ui *ui, enum gp_column_id column)
 {
+    ui->follow = true;
     if (gp_ui_sort(ui) == column)
         *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) ^= true;
     else
@@ -293,6 +369,7 @@ static enum gp_action ui_key_search(struct gp_ui *ui, const struct gp_row_list *
 
 static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
 {
+    ui->follow = true;
     if (key == GP_KEY_ESCAPE)
         ui->filter[0] = '\0';
     if (key == GP_KEY_ENTER || key == GP_KEY_ESCAPE)
@@ -433,7 +510,7 @@ static void ui_next_view(struct gp_ui *ui, const struct gp_model *model)
         ui->back = ui->by;
         ui->scoped = false;
     }
-    ui->by = by;
+    ui_enter(ui, by);
     gp_ui_say(ui, false, by == GP_BY_SITE ? "by call site, all processes" : "by %s", ui_views[by]);
 }
 
@@ -465,7 +542,7 @@ static void ui_sites(struct gp_ui *ui, const struct gp_model *model, const struc
         ui->scoped = false;
     else
         ui_scope(ui, row);
-    ui->by = GP_BY_SITE;
+    ui_enter(ui, GP_BY_SITE);
     if (ui->scoped)
         gp_ui_say(ui, false, "call sites of %s; s: of all processes, Esc: back", ui->scope_name);
     else
@@ -516,6 +593,7 @@ static bool ui_key_view(struct gp_ui *ui, const struct gp_model *model, const st
     case GP_KEY_F1 + 4:
     case 't':
         ui->tree = !ui->tree;
+        ui->follow = true;
         return true;
     case GP_KEY_F1 + 5:
     case '>':
@@ -525,9 +603,11 @@ static bool ui_key_view(struct gp_ui *ui, const struct gp_model *model, const st
         return true;
     case 'I':
         *(gp_ui_by_site(ui) ? &ui->site_ascending : &ui->ascending) ^= true;
+        ui->follow = true;
         return true;
     case 'H':
         ui_host(ui);
+        ui->follow = true;
         return true;
     default:
         return false;
@@ -544,8 +624,10 @@ static enum gp_action ui_key_act(struct gp_ui *ui, const struct gp_model *model,
         return GP_ACTION_QUIT;
     case GP_KEY_ESCAPE: /* first the filter, then the view of the call sites */
         if (!ui->filter[0] && gp_ui_by_site(ui)) {
-            ui->by = ui->back;
+            ui_enter(ui, ui->back);
             gp_ui_say(ui, false, "by %s", ui_views[ui->by]);
+        } else {
+            ui->follow = true;
         }
         ui->filter[0] = '\0';
         break;

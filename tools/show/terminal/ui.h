@@ -53,6 +53,12 @@ enum gp_by { GP_BY_PROCESS, GP_BY_DEVICE, GP_BY_CONTAINER, GP_BY_OWNER, GP_BY_SI
 
 #define GP_UI_TAGS   256 /* more than a user tags by hand; one more is refused with a message */
 #define GP_UI_FILTER 64  /* bytes; this fits on a line after its label */
+#define GP_UI_SHOWN  256 /* rows of a very tall screen */
+
+struct gp_ui_place { /* where the user is in the table */
+    struct gp_row_id selected;
+    int cursor, top; /* selected line, which may be above or below the screen; first line shown */
+};
 
 struct gp_reset_target { /* one request */
     pid_t pid;
@@ -75,9 +81,14 @@ struct gp_ui {
     char filter[GP_UI_FILTER], search[GP_UI_FILTER];
     enum gp_column_id sort_cursor; /* in the sort menu */
     int help_top;
-    struct gp_row_id selected;
-    int cursor, top, shift; /* selected line, first line shown, columns scrolled to the right in commands */
-    int page;               /* lines of the table on the screen, from the layout; for PgUp and PgDn */
+    struct gp_row_id selected; /* with cursor and top: struct gp_ui_place */
+    int cursor, top;
+    struct gp_ui_place places[GP_BYS]; /* of the other views */
+    uint64_t shown[GP_UI_SHOWN];       /* hashes of the rows that were on the screen, from line shown_top on */
+    int shown_top, shown_count;
+    bool follow; /* the next gp_ui_settle brings the selected row onto the screen */
+    int shift;   /* columns scrolled to the right in commands */
+    int page;    /* lines of the table on the screen, from the layout; for PgUp and PgDn */
     int tag_count;
     struct gp_row_id tags[GP_UI_TAGS];
     uint32_t reset_what;
@@ -113,7 +124,8 @@ static inline const struct gp_row_id *gp_ui_scope(const struct gp_ui *ui)
 void gp_ui_init(struct gp_ui *ui);
 bool gp_ui_tagged(const struct gp_ui *ui, const struct gp_row_id *id);
 /* Call this when the rows, their order or the screen's size changed.  Keeps the selected row
- * selected, or the line if the row is gone, and keeps it on the screen. */
+ * selected, or the line if the row is gone.  The screen stays where the user put it: it does not follow a row that
+ * changes its rank, and rows that come or go above it do not move it. */
 void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page);
 /* `list`: the rows on the screen (gp_rows_build). */
 enum gp_action gp_ui_key(struct gp_ui *ui, const struct gp_model *model, const struct gp_row_list *list, int key);

@@ -247,3 +247,99 @@ Test(ui, a_search_selects_the_next_row_and_a_filter_leaves_rows_out)
     cr_assert(view.ui.message_is_error && view.ui.cursor == 0);
     fix_key(&view, GP_KEY_ESCAPE);
 }
+
+/* ---- the screen stays where the user put it ---------------------------------------------------------------------- */
+
+/* A hundred workers and `more` larger programs; worker 60 holds `sixty` GiB. */
+static void crowd_sample(int more, double sixty)
+{
+    static uint64_t tick = 100;
+    struct gp_system *system = fix_crowd(++tick);
+    fix_value(&system->processes[60].devices[0], GP_STAT_ALLOCATED_BYTES, sixty * GIB, 20 * GIB);
+    for (int i = 0; i < more; i++)
+        fix_device(system, fix_process(system, 20000 + i, "larger"), 0, 50 + i, 60, 60, 60);
+    cr_assert_eq(gp_model_update(&view.model, system), 0);
+    fix_rows(&view);
+}
+
+static int shown(int line)
+{
+    return view.list.rows[view.ui.top + line].id.pid;
+}
+
+Test(ui, rows_that_come_and_go_do_not_move_the_screen)
+{
+    fix_open(&view, fix_crowd, 1);
+    gp_ui_settle(&view.ui, &view.list, 10);
+    crowd_sample(3, 6);
+    cr_assert(view.ui.top == 0 && view.ui.cursor == 3 && view.ui.selected.pid == 10099, "the first rows stay in view");
+    fix_key(&view, GP_KEY_HOME);
+    for (int i = 0; i < 30; i++)
+        fix_key(&view, GP_KEY_DOWN);
+    int first = shown(0), chosen = view.ui.selected.pid;
+    static const int more[] = {4, 9, 0, 2};
+    for (size_t i = 0; i < GP_COUNT(more); i++) {
+        crowd_sample(more[i], 6);
+        cr_assert(shown(0) == first && view.ui.selected.pid == chosen, "%d larger: %d", more[i], shown(0));
+    }
+    crowd_sample(0, 6);
+    gp_ui_settle(&view.ui, &view.list, 11);
+    cr_assert_eq(view.ui.selected.pid, chosen);
+}
+
+Test(ui, a_row_that_changes_its_rank_takes_the_selection_with_it_and_not_the_screen)
+{
+    fix_open(&view, fix_crowd, 1);
+    gp_ui_settle(&view.ui, &view.list, 10);
+    crowd_sample(0, 30); /* worker 60 is the first */
+    fix_key(&view, GP_KEY_HOME);
+    cr_assert_eq(view.ui.selected.pid, 10060);
+    crowd_sample(0, 0.01);
+    cr_assert(view.ui.top == 0 && shown(0) == 10099, "the largest rows are still shown");
+    cr_assert(view.ui.selected.pid == 10060 && view.ui.cursor > 90, "the row is still selected");
+    crowd_sample(0, 0.01);
+    cr_assert(view.ui.top == 0);
+    fix_key(&view, GP_KEY_UP);
+    cr_assert(view.ui.top > 80 && view.ui.cursor >= view.ui.top, "a key goes on from there");
+    fix_key(&view, GP_KEY_HOME);
+    crowd_sample(0, 40);
+    fix_key(&view, 'N');
+    cr_assert_eq(view.ui.selected.pid, 10099);
+    cr_assert(view.ui.cursor >= view.ui.top && view.ui.cursor < view.ui.top + view.ui.page,
+              "where the user changes the order, the row is shown");
+}
+
+Test(ui, the_row_below_takes_the_place_of_one_that_ends)
+{
+    fix_open(&view, fix_crowd, 1);
+    gp_ui_settle(&view.ui, &view.list, 10);
+    crowd_sample(5, 6);
+    fix_key(&view, GP_KEY_HOME);
+    fix_key(&view, GP_KEY_DOWN);
+    cr_assert_eq(view.ui.selected.pid, 20003);
+    crowd_sample(3, 6); /* 20004 and 20003 end */
+    cr_assert(view.ui.cursor == 1 && view.ui.selected.pid == 20001, "%d", (int)view.ui.selected.pid);
+}
+
+Test(ui, each_view_keeps_its_place)
+{
+    fix_open(&view, fix_crowd, 1);
+    gp_ui_settle(&view.ui, &view.list, 10);
+    for (int i = 0; i < 25; i++)
+        fix_key(&view, GP_KEY_DOWN);
+    int first = shown(0), chosen = view.ui.selected.pid;
+    fix_key(&view, 'd');
+    cr_assert(view.ui.by == GP_BY_DEVICE && view.ui.cursor == 0 && view.ui.top == 0);
+    fix_key(&view, GP_KEY_END);
+    fix_key(&view, 'd');
+    fix_key(&view, 'd');
+    fix_key(&view, 's');
+    cr_assert_eq(view.ui.by, GP_BY_SITE);
+    fix_key(&view, GP_KEY_ESCAPE);
+    cr_assert_eq(view.ui.by, GP_BY_OWNER);
+    fix_key(&view, 'd');
+    fix_key(&view, 'd');
+    cr_assert(view.ui.by == GP_BY_PROCESS && view.ui.selected.pid == chosen && shown(0) == first);
+    fix_key(&view, 'd');
+    cr_assert_eq(view.ui.cursor, view.list.count - 1, "the last GPU");
+}
