@@ -47,7 +47,7 @@ inside() { # COMMAND...: with mounts of its own, in which the root has the build
 }
 
 criterion() { # WHAT TEST FILTER
-    GPUPROF_TEST_ROOT=$root inside "$build/tests/integration/$2" --jobs "$(nproc)" --filter "$3" --tap="$work/tap" >"$work/out" 2>&1
+    GPUPROF_TEST_ROOT=$root GPUPROF_TEST_ROOT_GLIBC=$glibc inside "$build/tests/integration/$2" --jobs "$(nproc)" --filter "$3" --tap="$work/tap" >"$work/out" 2>&1
     if [ ! -s "$work/tap" ]; then no "$1: no result"; return; fi
     local bad ok
     bad=$(grep -c '^not ok' "$work/tap") ok=$(grep '^ok' "$work/tap" | grep -vc '# SKIP')
@@ -64,6 +64,7 @@ for release; do
         echo "skipped $release: $(tail -n 1 "$work/out")"
         continue
     fi
+    glibc=$(grep -aoE 'release version 2\.[0-9]+' "$root"/lib/x86_64-linux-gnu/libc.so.6 | sed 's/.*\.//')
     if ! make --no-print-directory "MODE=${mode:-release}" "ROOT=$root" root-programs >"$work/out" 2>&1; then
         no "$release: the programs"
         continue
