@@ -178,7 +178,9 @@ Test(rank_leaks, what_cannot_be_known_is_not_none)
     cr_expect_eq(number(top, "none_recordings"), 6);
     json_decref(top);
     command(2, "leaks", folder, "--step=stepp", NULL);
-    WARNS("--step=stepp: no recording has a mark or an NVTX range of that name");
+    WARNS("--step=stepp: no mark and no NVTX range of that name occurs twice");
+    WARNS("; the recording has mark 'step' (");
+    WARNS("is one of 8 recordings, and none has such a step");
     make(other, "8", 2000, "unmarked");
     shell("cp %s/run.rank5.gpuprof %s && cp %s/run.rank1.gpuprof %s", other, folder, other, folder);
     command(0, "leaks", folder, "--step=step", NULL);

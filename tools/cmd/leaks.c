@@ -40,6 +40,21 @@ static bool leaks_no_step(const struct gp_rank_set *set)
     return set->count && without == set->count;
 }
 
+/* The error about the step, which lists the names that the first recording has. */
+static int leaks_names(const struct gp_load_options *options, const struct gp_rank_set *set)
+{
+    struct gp_load_options o = *options;
+    struct gp_loaded loaded;
+    o.files[0] = set->ranks[0].file;
+    int rc = gp_load(&loaded, &o, 0);
+    if (!rc) { /* the file has changed meanwhile */
+        gp_load_free(&loaded);
+        return gp_usage_error("leaks", "--step=%s: no recording had such a step", o.step);
+    }
+    gp_error("leaks", "%s is one of %u recordings, and none has such a step", set->ranks[0].file, set->count);
+    return rc;
+}
+
 static int leaks_show(const struct gp_load_options *o, const struct gp_rank_leaks *leaks)
 {
     struct gp_text_page page = gp_load_page();
@@ -57,10 +72,7 @@ static int leaks_ranks(const struct gp_load_options *options)
     o.growth = true;
     int rc = gp_rank_set_read_job(&set, &o);
     if (!rc && leaks_no_step(&set))
-        rc = gp_usage_error("leaks",
-                            "--step=%s: no recording has a mark or an NVTX range of that name that occurs twice, "
-                            "and it is no duration such as 350ms",
-                            o.step);
+        rc = leaks_names(&o, &set);
     if (!rc && !(leaks = gp_rank_leaks_find(set.ranks, set.count)))
         rc = gp_memory_error("leaks");
     if (!rc) {
