@@ -162,26 +162,44 @@ static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, bool 
     return true;
 }
 
-static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t world, const struct run *run)
+static uint32_t ranks_told(const struct gp_rank_set *set)
 {
-    uint32_t kept = 0, told = 0;
-    char why[GP_RANK_WHY];
+    uint32_t told = 0;
     for (uint32_t i = 0; i < set->count; i++)
         told += rank_is_told(&set->ranks[i]);
-    const bool most_told = told * 2 > set->count;
+    return told;
+}
+
+void gp_rank_set_launchers(struct gp_rank_set *set, const char *command)
+{
+    uint32_t kept = 0;
+    const bool told = ranks_told(set) > 0;
     for (uint32_t i = 0; i < set->count; i++) {
         struct gp_job_rank *rank = &set->ranks[i];
-        if (!rank_is_foreign(rank, world, most_told, run, why)) {
+        if (!told || rank->from != GP_RANK_ORDER || rank->device_count) {
             set->ranks[kept++] = *rank;
             continue;
         }
-        /* torchrun and other launchers have a recording in the folder of each job: nothing is missing without it. */
-        if (rank->from == GP_RANK_ORDER && !rank->device_count)
-            gp_error(command, "%s: it names no rank and held no GPU memory, as the recording of a launcher: no rank",
-                     rank->file);
-        else
-            gp_rank_set_leave(set, command, rank->file, why);
+        gp_error(command, "%s: it names no rank and held no GPU memory, as the recording of a launcher: no rank",
+                 rank->file);
         gp_rank_free(rank);
+    }
+    set->count = kept;
+}
+
+static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t world, const struct run *run)
+{
+    uint32_t kept = 0;
+    char why[GP_RANK_WHY];
+    const bool most_told = ranks_told(set) * 2 > set->count;
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct gp_job_rank *rank = &set->ranks[i];
+        if (rank_is_foreign(rank, world, most_told, run, why)) {
+            gp_rank_set_leave(set, command, rank->file, why);
+            gp_rank_free(rank);
+        } else {
+            set->ranks[kept++] = *rank;
+        }
     }
     set->count = kept;
 }

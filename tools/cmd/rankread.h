@@ -31,6 +31,9 @@ int gp_rank_workers(struct gp_rank_read *reads, uint32_t count, const struct gp_
 
 /* rankfiles.c.  Leaves a file out, after a message that names it. */
 void gp_rank_set_leave(struct gp_rank_set *set, const char *command, const char *file, const char *why);
+/* rankfiles.c.  Sets aside what torchrun and other launchers record beside their ranks, after a message: nothing is missing
+ * without it. */
+void gp_rank_set_launchers(struct gp_rank_set *set, const char *command);
 /* rankfiles.c.  Leaves out the recordings that are certainly of another job or run than most. */
 void gp_rank_set_choose(struct gp_rank_set *set, const char *command);
 

@@ -37,6 +37,8 @@ int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *opti
     if (set->ranks && set->left && reads)
         ranks_keep(set, command, reads, count, rc != GP_EXIT_OK);
     free(reads);
+    if (!rc)
+        gp_rank_set_launchers(set, command);
     return rc;
 }
 
