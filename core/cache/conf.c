@@ -342,6 +342,8 @@ static const struct gp_conf_key {
     {"expandable_segments_reserve", NULL, GP_CONF_WORDED, "no effect: a growable segment reserves 9/8 of the device"},
     {"expandable_segments_reserve_by_class", NULL, GP_CONF_ANY,
      "no effect: a growable segment reserves 9/8 of the device"},
+    {"pinned_max_cached_size_mb", NULL, GP_CONF_WORDED, GP_CONF_PINNED},
+    {"pinned_max_round_threshold_mb", NULL, GP_CONF_WORDED, GP_CONF_PINNED},
 };
 
 const char *gp_policy_key(unsigned index)
