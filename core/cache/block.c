@@ -160,14 +160,15 @@ void gp_block_index_take(struct gp_index *index, struct gp_block *block)
     index->count--;
 }
 
-/* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */
-static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes)
+/* The smallest block of at least `bytes`; among equal ones the one with the lowest address, of those of exactly `bytes`
+ * not below `address`. */
+static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes, uint64_t address)
 {
     struct gp_block *best = NULL;
     unsigned class = gp_index_next(index, gp_block_index_class(bytes));
     for (; !best && class < GP_INDEX_CLASSES; class = gp_index_next(index, class + 1))
         for (struct gp_block *at = index->roots[class]; at;)
-            if (at->bytes >= bytes) {
+            if (!block_less(at, bytes, address)) {
                 best = at;
                 at = at->left;
             } else {
@@ -361,15 +362,37 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
  * in the driver's own rounding of 16 MiB to 2 MiB steps. */
 static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
 {
-    struct gp_block *block = index_fit(&heap->idle, bytes);
+    struct gp_block *block = index_fit(&heap->idle, bytes, 0);
     return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
+}
+
+/* As large as the block can become: PyTorch's best fit takes one that can grow for that large. */
+static uint64_t block_reach(const struct gp_block *block)
+{
+    const struct gp_block *after = block->after;
+    return block->bytes + (after && gp_block_state(after) == GP_BLOCK_UNMAPPED ? after->bytes : 0);
+}
+
+/* PyTorch's walk begins at the smallest block that is large enough, and ends where the next one has no smaller reach. */
+static struct gp_block *heap_least_reach(const struct gp_heap *heap, struct gp_block *block)
+{
+    struct gp_block *next = block;
+    while (next && block->segment->growable) {
+        next = index_fit(&heap->idle, block->bytes, gp_block_at(block) + 1);
+        if (!next || block_reach(next) >= block_reach(block))
+            break;
+        block = next;
+    }
+    return block;
 }
 
 struct gp_block *gp_block_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
 {
     if (heap->kind.dedicated)
         return heap_whole(heap, bytes);
-    struct gp_block *block = index_fit(&heap->idle, bytes);
+    struct gp_block *block = index_fit(&heap->idle, bytes, 0);
+    if (block && cache->policy.whole_pages)
+        block = heap_least_reach(heap, block);
     /* A larger block would not help: the rules only refuse blocks that are too large. */
     return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
 }

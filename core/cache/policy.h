@@ -43,7 +43,9 @@ struct gp_policy {
     /* Growable segments: address ranges that pages are mapped into. */
     bool growable;
     uint64_t small_page_bytes, large_page_bytes; /* physical memory is made in handles of at most this */
-    bool whole_pages;      /* only these sizes are mapped, as PyTorch does it; else also a part, where that is enough */
+    bool
+        whole_pages; /* only these sizes are mapped, and blocks chosen for how far they can grow, as PyTorch does it; else
+                            * also a part of a page, where that is enough */
     bool moves_pages;      /* idle pages are unmapped in one place and mapped in another before new ones are made ... */
     double slack_fraction; /* ... unless reserved stays below (1 + this) x the peak of allocated bytes */
 
