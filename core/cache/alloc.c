@@ -198,8 +198,8 @@ static bool try_again(struct gp_attempt *attempt)
     struct gp_cache *cache = attempt->cache;
     if (attempt->error != GP_BACKEND_OOM)
         return false;
-    if (cache->policy.max_split_bytes != UINT64_MAX && gp_segment_release_oversize(cache, attempt->bytes) &&
-        try_grow(attempt, true))
+    if (cache->policy.max_split_bytes != UINT64_MAX &&
+        gp_segment_release_oversize(cache, attempt->heap, attempt->bytes) && try_grow(attempt, true))
         return true;
     if (try_share(attempt, !cache->policy.streams_share))
         return true;
@@ -274,7 +274,8 @@ static __attribute__((noinline)) uint32_t cache_alloc_slow(struct gp_cache *cach
     }
     attempt.bytes = gp_policy_round(&cache->policy, request->bytes);
     gp_lock_take(&cache->lock);
-    cache->clock++;
+    /* Ages are for garbage collection, which PyTorch counts in its requests for large blocks. */
+    cache->clock += request->flags & GP_REQUEST_DEDICATED || !gp_policy_is_small(&cache->policy, attempt.bytes);
     if (attempt_heap(&attempt))
         attempt.block = gp_block_heap_give(cache, attempt.heap, request, attempt.bytes);
     gp_lock_give(&cache->lock);

@@ -240,7 +240,7 @@ struct gp_cache {
     struct gp_fenced_blocks *fenced, *fenced_last;
     uint64_t fences; /* in that queue */
 
-    uint64_t clock;                    /* allocations so far */
+    uint64_t clock;                    /* requests for large blocks so far */
     uint64_t limit_bytes, total_bytes; /* total: of the device, once queried */
     uint64_t reserved_bytes, idle_bytes, waiting_bytes, peak_bytes;
     uint64_t dedicated_idle_bytes;

@@ -286,10 +286,15 @@ uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes)
     return given;
 }
 
+struct segment_oversize {
+    const struct gp_heap *heap;
+    uint64_t least;
+};
+
 static bool segment_is_oversize(const struct gp_segment *segment, void *arg)
 {
-    const uint64_t *bytes = arg;
-    return segment->oversize && segment->bytes >= *bytes;
+    const struct segment_oversize *wanted = arg;
+    return segment->oversize && segment->heap == wanted->heap && segment->bytes >= wanted->least;
 }
 
 static bool segment_smaller(const struct gp_segment *a, const struct gp_segment *b)
@@ -297,14 +302,15 @@ static bool segment_smaller(const struct gp_segment *a, const struct gp_segment 
     return a->bytes < b->bytes;
 }
 
-uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes)
+bool gp_segment_release_oversize(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes)
 {
-    uint64_t least = bytes > cache->policy.max_split_bytes ? bytes : cache->policy.max_split_bytes, given, once = 1;
+    uint64_t need = bytes > cache->policy.max_split_bytes ? bytes : cache->policy.max_split_bytes, given, once = 1;
+    struct segment_oversize wanted = {heap, need};
     /* One that is large enough by itself; otherwise the largest ones until they suffice. */
-    given = segment_free_one(cache, segment_is_oversize, segment_smaller, &least);
-    for (least = 0; once && given < bytes; given += once)
-        once = segment_free_one(cache, segment_is_oversize, segment_larger, &least);
-    return given;
+    given = segment_free_one(cache, segment_is_oversize, segment_smaller, &wanted);
+    for (wanted.least = 0; once && given < need; given += once)
+        once = segment_free_one(cache, segment_is_oversize, segment_larger, &wanted);
+    return given >= need;
 }
 
 struct gp_collection {
@@ -340,9 +346,11 @@ void gp_segment_collect(struct gp_cache *cache)
                 count++;
             }
         gp_lock_give(&cache->lock);
-        collection.threshold = count ? ages / count : 0;
+        /* The oldest part by the average, all of it, whatever the target, as in PyTorch: a whole number is at least the
+         * average where it is at least that, rounded up. */
+        collection.threshold = count ? (ages + count - 1) / count : 0;
         progress = false;
-        for (uint64_t once = 1; count && once && given < target; given += once) {
+        for (uint64_t once = 1; count && once; given += once) {
             once = segment_free_one(cache, segment_is_old, segment_older, &collection);
             progress |= once > 0;
         }

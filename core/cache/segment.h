@@ -18,8 +18,9 @@ bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes);
 /* Releases idle segments, the largest first, until at most keep_bytes are idle. Returns the bytes
  * released. The caller has waited for the device's work. */
 uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes);
-/* PyTorch's release_available_cached_blocks: releases oversize segments only. */
-uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes);
+/* PyTorch's release_available_cached_blocks: releases oversize segments of the heap only, until they are as large as the
+ * request, and as max_split_bytes. False: they do not suffice; those that there were are gone all the same. */
+bool gp_segment_release_oversize(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes);
 /* PyTorch's garbage_collect_cached_blocks, before `bytes` more are reserved. */
 void gp_segment_collect(struct gp_cache *cache);
 /* Releases the oldest idle dedicated segments until they are within their share of reserved
