@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs real programs that use the driver's interface on the simulated GPU under gpuprof: PyCUDA with its own pools, and mumax3, a
-# program in Go, which ends without running exit handlers.
+# Runs real programs that use the driver's interface on the simulated GPU under gpuprof: PyCUDA with its own pools, mumax3, a
+# program in Go, which ends without running exit handlers, and this system's ffmpeg and hashcat, where it has them.
 #
 #   tests/real/programs.sh [BUILD]
 #
@@ -87,11 +87,49 @@ if stats["allocated_bytes.all.current"] > 0:
     case $text in held*) pass "mumax3 from outside: ${text#held } bytes" ;; *) fail "mumax3 from outside: ${text:-nothing seen}" "$work/seen.out" ;; esac
 }
 
+recorded() { # NAME COMMAND...: a recording of it without losses, on standard output "PEAK END" of the allocated bytes
+    "$build/bin/gpuprof" run --sim=gpu=a100-40g --force --record="$work/$1" -- "${@:2}" >"$work/out" 2>&1 </dev/null
+    "$build/bin/gpuprof" report --json "$work/$1" 2>>"$work/out" | python3 -c '
+import json, sys
+device = json.load(sys.stdin)["devices"][0]
+print(device["allocated_peak_bytes"], device["allocated_end_bytes"])'
+}
+
+# A frame of 1920 x 1080 in NV12 has lines of 2048 bytes on the GPU, and each goes back into a pool of ffmpeg's.
+ffmpeg_uploads() { # SOURCE
+    local told
+    told=$(GPUPROF_SOURCE=$1 recorded ffmpeg timeout -k 5 60 ffmpeg -nostdin -loglevel error -init_hw_device cuda=gpu -filter_hw_device gpu \
+        -f lavfi -i testsrc=size=1920x1080:duration=1 -vf format=nv12,hwupload,hwdownload,format=nv12 -f null -)
+    if [ "$told" = "$((2048 * 1080 * 3 / 2)) 0" ]; then pass "ffmpeg ($1): a frame, $told"; else fail "ffmpeg ($1): $told" "$work/out"; fi
+}
+
+# It compiles its kernels with NVRTC, for which an environment of tests/real/index is looked through.  4 letters, MD5: what it
+# takes depends on the GPU alone.
+hashcat_attacks() { # SOURCE
+    local told nvrtc
+    nvrtc=$(find -L "$(dirname "$root")"/index/*/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib -name 'libnvrtc.so.12' 2>/dev/null | head -n 1)
+    [ -n "$nvrtc" ] || { echo "        hashcat is not run: no environment of tests/real/index has NVRTC"; return; }
+    mkdir -p "$work/nvrtc"
+    ln -sf "$nvrtc" "$work/nvrtc/libnvrtc.so"
+    echo 00c6ee2e21a7548de6260cf72c4f4b5b >"$work/hash"
+    told=$(GPUPROF_SOURCE=$1 HOME=$work LD_LIBRARY_PATH=$work/nvrtc:${nvrtc%/*} recorded hashcat timeout -k 5 300 hashcat -m 0 -a 3 -d 1 --force \
+        --potfile-disable --self-test-disable "$work/hash" '?l?l?l?l')
+    if [[ $told =~ ^2[0-9]{9}\ 0$ ]]; then pass "hashcat ($1): $told"; else fail "hashcat ($1): $told" "$work/out"; fi
+}
+
 prepare || { echo "tests/real/programs.sh: the stand-ins cannot be made"; exit 1; }
 python cupti
 python hooks
 compare cupti
 compare hooks
 look
+for program in "ffmpeg uploads" "hashcat attacks"; do
+    if command -v "${program% *}" >/dev/null; then
+        "${program/ /_}" cupti
+        "${program/ /_}" hooks
+    else
+        echo "        ${program% *} is not run: this system does not have it"
+    fi
+done
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GP_LIBRARIES 7u
+#define GP_LIBRARIES 8u
 
 struct gp_library {
     const char *name, *version; /* the version that was looked at */
