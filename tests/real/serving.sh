@@ -26,7 +26,7 @@ while IFS='|' read -r name _ server gpu devices model published allowed options;
     rm -rf "$work/server"
     mkdir "$work/server"
     # shellcheck disable=SC2086 # a list of options
-    PATH=$root/bin:$PATH timeout -k 10 3000 "$build/bin/gpuprof" dryrun --json --gpu="$gpu" $devices -- \
+    PATH=$root/bin:$PWD/tests/real/serving/bin:$PATH timeout -k 10 3000 "$build/bin/gpuprof" dryrun --json --gpu="$gpu" $devices -- \
         "$root/bin/python3" "tests/real/serving/start-${server%%-*}.py" "$work/server" "$model" "$options" \
         >"$work/json" 2>"$work/log" </dev/null
     status=$?

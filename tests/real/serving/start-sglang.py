@@ -20,13 +20,12 @@ def main():
 
     options.update(model_path=folder, load_format="dummy", skip_tokenizer_init=True)
     chosen = ServerArgs(**options)
-    if hasattr(chosen, "resolve_once"):
-        chosen.resolve_once()
-    print("share", chosen.mem_fraction_static, "page", chosen.page_size, "backend", chosen.attention_backend, flush=True)
+    chosen.resolve_once()
+    chosen = {name: chosen.resolved_dict()[name] for name in ("mem_fraction_static", "page_size", "chunked_prefill_size")}
+    print("chosen", chosen, flush=True)
     # Triton's kernels are compiled when they run; those of FlashInfer and of other backends before.
-    engine = sglang.Engine(**{**options, "mem_fraction_static": chosen.mem_fraction_static, "page_size": chosen.page_size,
-                              "attention_backend": "triton", "sampling_backend": "pytorch", "disable_cuda_graph": True,
-                              "log_level": "info"})
+    engine = sglang.Engine(**{**options, **chosen, "attention_backend": "triton", "sampling_backend": "pytorch",
+                              "disable_cuda_graph": True, "log_level": "info"})
     print("started", flush=True)
     engine.shutdown()
 
