@@ -223,7 +223,7 @@ def main():
         files = monitoring_files(chart)
         injected = render(chart, {"injection": {"enabled": True}})
         same("the chart's policy is the manifest", [one for one in injected if one["kind"] != "DaemonSet"], read("policy.yaml"))
-        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied + files + injected)
+        schemas(manifests + monitoring + read("example-pod.yaml") + read("dryrun-ranks.yaml") + everything + varied + files + injected)
     finally:
         shutil.rmtree(out)
     print(f"{passed} passed, {failed} failed")

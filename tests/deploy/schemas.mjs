@@ -15,6 +15,8 @@ const schemas = {
   'v1/ConfigMap': ['kubernetes-models', 'v1', 'ConfigMap', 'IoK8sApiCoreV1ConfigMap'],
   'v1/Pod': ['kubernetes-models', 'v1', 'Pod', 'IoK8sApiCoreV1Pod'],
   'v1/Service': ['kubernetes-models', 'v1', 'Service', 'IoK8sApiCoreV1Service'],
+  'v1/PersistentVolumeClaim': ['kubernetes-models', 'v1', 'PersistentVolumeClaim', 'IoK8sApiCoreV1PersistentVolumeClaim'],
+  'batch/v1/Job': ['kubernetes-models', 'batch/v1', 'Job', 'IoK8sApiBatchV1Job'],
   'apps/v1/DaemonSet': ['kubernetes-models', 'apps/v1', 'DaemonSet', 'IoK8sApiAppsV1DaemonSet'],
   'admissionregistration.k8s.io/v1/MutatingAdmissionPolicy':
     ['kubernetes-models', 'admissionregistration.k8s.io/v1', 'MutatingAdmissionPolicy', 'IoK8sApiAdmissionregistrationV1MutatingAdmissionPolicy'],
