@@ -200,6 +200,8 @@ struct pass_work {
     uint32_t *tail;        /* of each backward pass: the last event that allocates in it */
     int64_t *across;       /* of the gap after it: gradients that are there in the next pass, as differences */
     uint32_t *freed, kept; /* freed in it; made in the first pass and kept to the last */
+    uint32_t first;        /* the pass that makes the first of them; GP_REC_NONE: none does */
+    bool forward; /* the passes are calls of a net: a call that no backward pass follows before the next ends no step */
 };
 
 /* Sorts a block that a backward pass made and that is there after it. */
@@ -210,9 +212,11 @@ static void gap_block(struct pass_work *w, const struct gp_call_runs *runs, uint
         uint32_t middle = low + (high - low) / 2;
         *(w->tail[middle] < freed ? &low : &high) = middle;
     }
+    if (w->first == GP_REC_NONE)
+        w->first = pass;
     if (low + 1 == runs->count) { /* gradients that are kept are those of the first pass */
-        w->kept += pass == 0;
-        if (pass == 0)
+        w->kept += pass == w->first;
+        if (pass == w->first)
             return;
     } else if (freed >= runs->list[low + 1].begin) {
         return; /* another pass took it */
@@ -236,6 +240,8 @@ static bool gap_init(struct pass_work *w, const struct gp_call_tree *tree, const
 {
     const struct gp_recording *recording = tree->recording;
     const bool net = tree->nodes[runs->node].what == GP_CALL_NET; /* then the pass comes after the call */
+    w->first = GP_REC_NONE;
+    w->forward = net;
     w->tail = calloc(runs->count + 1ul, sizeof(*w->tail));
     w->across = calloc(runs->count + 1ul, sizeof(*w->across));
     w->freed = calloc(runs->count + 1ul, sizeof(*w->freed));
@@ -258,14 +264,16 @@ static bool gap_init(struct pass_work *w, const struct gp_call_tree *tree, const
 
 /* Whether the gradients that the passes make tell which of them end a step: they are freed when it ends, and else are there
  * in the next pass, which adds to them.  Fills in ends[]. */
-static bool gaps_tell(const struct pass_work *w, uint32_t count, bool *ends)
+static bool gaps_tell(const struct pass_work *w, const struct gp_call_runs *runs, bool *ends)
 {
     int64_t across = 0;
     bool told = false;
-    for (uint32_t i = 0; i + 1 < count; i++) {
+    for (uint32_t i = 0; i + 1 < runs->count; i++) {
         across += w->across[i];
         ends[i] = across <= w->freed[i];
         told |= !ends[i] || w->freed[i] > w->kept;
+        if (w->forward && w->tail[i] == runs->list[i].last)
+            ends[i] = false;
     }
     return told;
 }
@@ -278,7 +286,7 @@ static struct gp_steps *steps_of_passes(const struct gp_call_tree *tree, struct 
 {
     struct pass_work w = {0};
     bool *ends = calloc(runs->count + 1ul, sizeof(*ends)), ok = gap_init(&w, tree, runs) && ends;
-    bool told = ok && gaps_tell(&w, runs->count, ends);
+    bool told = ok && gaps_tell(&w, runs, ends);
     struct gp_steps *steps = NULL;
     if (ok && !told) {
         uint32_t each = 0;
@@ -310,8 +318,10 @@ static bool steps_train(const struct gp_call_tree *tree, struct gp_steps **out, 
     struct gp_call_runs optimizer = {0}, backward = {0};
     uint32_t pass = node_most(tree, GP_CALL_BACKWARD);
     bool ok = gp_call_runs_find(tree, node_most(tree, GP_CALL_OPTIMIZER), &optimizer);
-    pass = !pass && optimizer.count == 1 ? node_most(tree, GP_CALL_NET) : pass;
-    ok = ok && gp_call_runs_find(tree, pass, &backward);
+    const bool forward = !pass && optimizer.count == 1;
+    pass = forward ? node_most(tree, GP_CALL_NET) : pass;
+    /* A pipeline calls its net where it fills and where it goes on: from two places. */
+    ok = ok && (forward ? gp_call_runs_of_line : gp_call_runs_find)(tree, pass, &backward);
     bool ends =
         optimizer.count && (!backward.count || (optimizer.count > 1 && !optimizer_goes_on(&optimizer, &backward)));
     if (ok && ends) {

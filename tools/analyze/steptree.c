@@ -267,15 +267,33 @@ static bool runs_walk(const struct gp_call_tree *tree, const bool *under, uint32
     return true;
 }
 
-bool gp_call_runs_find(const struct gp_call_tree *tree, uint32_t node, struct gp_call_runs *runs)
+static bool runs_like(const struct gp_call_tree *tree, uint32_t one, uint32_t other)
+{
+    const struct gp_call_node *a = &tree->nodes[one], *b = &tree->nodes[other];
+    const struct gp_call_node *from_a = &tree->nodes[a->parent], *from_b = &tree->nodes[b->parent];
+    return a->what == b->what && a->code == b->code && a->line == b->line && from_a->code == from_b->code &&
+           from_a->line == from_b->line;
+}
+
+static bool runs_find(const struct gp_call_tree *tree, uint32_t node, bool like, struct gp_call_runs *runs)
 {
     bool *under = calloc(tree->count, sizeof(*under));
     uint32_t *open = calloc(tree->recording->thread_count + 1ul, sizeof(*open));
     *runs = (struct gp_call_runs){.node = node};
-    for (uint32_t i = node; under && i < tree->count; i++) /* a child comes after its parent */
-        under[i] = i == node || under[tree->nodes[i].parent];
+    for (uint32_t i = 1; under && node && i < tree->count; i++) /* a child comes after its parent */
+        under[i] = i == node || under[tree->nodes[i].parent] || (like && runs_like(tree, i, node));
     bool ok = under && open && (!node || runs_walk(tree, under, open, runs));
     free(under);
     free(open);
     return ok;
+}
+
+bool gp_call_runs_find(const struct gp_call_tree *tree, uint32_t node, struct gp_call_runs *runs)
+{
+    return runs_find(tree, node, false, runs);
+}
+
+bool gp_call_runs_of_line(const struct gp_call_tree *tree, uint32_t node, struct gp_call_runs *runs)
+{
+    return runs_find(tree, node, true, runs);
 }

@@ -65,6 +65,8 @@ struct gp_call_runs {
     uint32_t count, room, node;
 };
 bool gp_call_runs_find(const struct gp_call_tree *tree, uint32_t node, struct gp_call_runs *runs);
+/* The same, of the node and of those like it: what one line calls, whoever has called its function. */
+bool gp_call_runs_of_line(const struct gp_call_tree *tree, uint32_t node, struct gp_call_runs *runs);
 void gp_call_runs_fini(struct gp_call_runs *runs);
 
 bool gp_calls_python(const struct gp_recording *recording, const struct gp_rec_frame *frame);

@@ -27,6 +27,8 @@ enum place {
     INPUT,
     LAYER,
     BLOCK, /* one of the net's, called by itself */
+    FILL,  /* of a pipeline: before its first backward pass */
+    ON,    /* ... and between them, by the same function */
     AGAIN, /* computed again in the backward pass */
     ROOT,
     NODE,
@@ -57,6 +59,16 @@ static void program_begin(struct program *p)
                    CALL,
                    {"checkpoint", TORCH "utils/checkpoint.py", 496},
                    AT(12)},
+        [FILL] = {{"Net.forward", "/home/u/model.py", 3},
+                  CALL,
+                  {"forward_one_chunk", TORCH "distributed/pipelining/stage.py", 700},
+                  {"Schedule1F1B._step_microbatches", TORCH "distributed/pipelining/schedules.py", 600},
+                  AT(12)},
+        [ON] = {{"Net.forward", "/home/u/model.py", 3},
+                CALL,
+                {"forward_one_chunk", TORCH "distributed/pipelining/stage.py", 700},
+                {"Schedule1F1B._step_microbatches", TORCH "distributed/pipelining/schedules.py", 630},
+                AT(12)},
         [AGAIN] = {{"Net.forward", "/home/u/model.py", 3}, CALL, {"unpack_hook", TORCH "utils/checkpoint.py", 1116}},
         [ROOT] = {{"_make_grads", TORCH "autograd/__init__.py", 200},
                   {"backward", TORCH "autograd/__init__.py", 340},
@@ -168,6 +180,45 @@ static struct gp_recording *trained(const struct passes *is)
     return recmake_done(p.make);
 }
 
+#define MICRO 4u
+
+/* The first stage of a pipeline: its gradients are given, so a backward pass asks for nothing on the thread of the program. */
+static struct gp_recording *piped(unsigned steps, unsigned ahead, bool keeps)
+{
+    struct program p;
+    uint64_t gradients[WEIGHTS] = {0}, outputs[MICRO][WEIGHTS];
+    program_begin(&p);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        take(&p, LOAD, 0);
+    for (unsigned step = 0; step < steps; step++) {
+        for (unsigned forward = 0, back = 0; back < MICRO;) {
+            if (forward < MICRO && forward < back + ahead) {
+                passing(&p, INPUT, 0);
+                for (unsigned i = 0; i < WEIGHTS; i++)
+                    outputs[forward][i] = take(&p, forward < ahead ? FILL : ON, 0);
+                forward++;
+                continue;
+            }
+            for (unsigned i = WEIGHTS; i-- > 0;) {
+                uint64_t made = take(&p, NODE, p.engine);
+                if (gradients[i])
+                    drop(&p, made);
+                else
+                    gradients[i] = made;
+                drop(&p, outputs[back][i]);
+            }
+            back++;
+        }
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            if (step == 0)
+                take(&p, STATE, 0);
+            if (!keeps)
+                drop(&p, gradients[i]), gradients[i] = 0;
+        }
+    }
+    return recmake_done(p.make);
+}
+
 static void expect_steps(struct gp_recording *r, enum gp_step_call call, uint32_t count, uint32_t ended)
 {
     struct gp_steps *steps = gp_steps_find(r);
@@ -213,6 +264,14 @@ Test(steps_stacks, add_up_passes)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         expect_steps(trained(&cases[i]), cases[i].optimizer == ALWAYS ? GP_STEP_OPTIMIZER : GP_STEP_BACKWARD,
                      cases[i].passes / 4, cases[i].passes / 4 - 1);
+}
+
+/* The calls of a net that fill a pipeline end no step, and are as much calls of it as those that follow. */
+Test(steps_stacks, of_a_pipeline_are_no_micro_batches)
+{
+    for (unsigned ahead = 1; ahead <= MICRO; ahead++)
+        for (unsigned keeps = 0; keeps < 2; keeps++)
+            expect_steps(piped(5, ahead, keeps), GP_STEP_NET, 5, 4);
 }
 
 /* A dry run is ended by steps that have ended, so none may be where the first step is not over, or where what has ended may
