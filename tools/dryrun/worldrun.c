@@ -215,14 +215,17 @@ static void ranks_ended(struct ranks_work *w)
 
 /* ---- ranks that do not move -------------------------------------------------------------------------------------- */
 
-/* Seconds of processor time of all processes below this one. */
-static double idle_used(void)
+/* Seconds of processor time of all processes below this one.  *busy: one of them runs, or waits for a processor or a disk: on a
+ * machine under load a start may take minutes. */
+static double idle_used(bool *busy)
 {
     static struct {
         int pid, parent;
+        char state;
         double used;
         bool below;
     } rows[8192];
+    *busy = false;
     size_t count = 0;
     DIR *folder = opendir("/proc");
     for (const struct dirent *entry; folder && count < GP_COUNT(rows) && (entry = readdir(folder));) {
@@ -239,8 +242,8 @@ static double idle_used(void)
             continue;
         text[n] = '\0';
         end = strrchr(text, ')'); /* a name may have anything */
-        if (!end || sscanf(end + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &rows[count].parent, &user,
-                           &system) != 3)
+        if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &rows[count].state,
+                           &rows[count].parent, &user, &system) != 4)
             continue;
         rows[count].pid = atoi(entry->d_name);
         rows[count].used = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
@@ -259,6 +262,7 @@ static double idle_used(void)
             if (!below || rows[i].below)
                 continue;
             rows[i].below = more = true;
+            *busy |= rows[i].state == 'R' || rows[i].state == 'D';
             sum += rows[i].used;
         }
     }
@@ -309,8 +313,9 @@ static void idle_look(struct ranks_work *w, uint64_t now)
     if (now < w->scan_ns)
         return;
     w->scan_ns = now + GP_RANKS_SCAN_NS;
-    double used = idle_used();
-    if (used - w->used > GP_RANKS_IDLE_ONE * (w->left + 1) || used < w->used) {
+    bool busy;
+    double used = idle_used(&busy);
+    if (busy || used - w->used > GP_RANKS_IDLE_ONE * (w->left + 1) || used < w->used) {
         w->used = used;
         w->idle_ns = now;
     }
