@@ -7,6 +7,7 @@ The files have the same names and the same columns, in the same folders.  Each i
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import fcntl
 import glob
 import os
@@ -14,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from . import _library
 
@@ -68,44 +69,51 @@ class _Run:
     def __init__(self, out: str, force: bool, command: str) -> None:
         self.out, self.force, self.command = out, force, command
         self.found: Dict[Tuple[str, str], str] = {}
-        self.written = self.there = self.left = self.made = 0
+        self.written = self.replaced = self.there = self.left = self.made = 0
 
     def _find(self, job: str) -> None:
         """The tables `job` that are there, by the name of the recording."""
         for path in glob.glob(os.path.join(glob.escape(self.out), "job", "job=" + _word(job), "rank=*", "*.parquet")):
             self.found[job, os.path.basename(path)] = os.path.relpath(path, os.path.join(self.out, "job"))
 
-    def is_there(self, job: str, file: str) -> bool:
-        """Whether all of the recording is there and not older.  Removes it if it is to be written again."""
+    def is_there(self, job: str, file: str, time: Optional[int]) -> bool:
+        """Whether all of the recording is there.  Removes what is there of another one with its name."""
         rest = self.found.get((job, _word(_base(file)) + ".parquet"))
-        if rest is None:
+        if rest is None or time is None:
             return False
         complete = os.path.join(self.out, "job", rest)
-        if not self.force and os.stat(complete).st_mtime_ns >= os.stat(file).st_mtime_ns:
+        if not self.force and os.stat(complete).st_mtime_ns == time:
             return True
         os.unlink(complete)
         for path in glob.glob(os.path.join(glob.escape(self.out), "*", glob.escape(rest))):
             os.unlink(path)
+        self.replaced += 1
         return False
 
-    def _convert(self, path: str, to: str) -> None:
+    def _convert(self, path: str, to: str, time: Optional[int]) -> None:
         import pyarrow
         import pyarrow.ipc
         import pyarrow.parquet
         os.makedirs(os.path.dirname(to), exist_ok=True)
         part = os.path.join(os.path.dirname(to), f".{os.path.basename(to)}.part")
-        with pyarrow.memory_map(path) as source:
+        with pyarrow.memory_map(path) as source, _removed(part):
             table = pyarrow.ipc.open_stream(source).read_all()
             words = [column.name for column in table.schema
                      if column.name in _FEW or pyarrow.types.is_string(column.type) or pyarrow.types.is_boolean(column.type)]
             pyarrow.parquet.write_table(
                 table, part, row_group_size=_ROWS, compression="zstd", version="2.6", use_dictionary=words,
                 column_encoding={name: "DELTA_BINARY_PACKED" for name in table.schema.names if name not in words})
-        os.replace(part, to)
+            if time is not None:
+                os.utime(part, ns=(time, time))
+            os.replace(part, to)
 
     def write(self, work: str, job: str, file: str) -> str:
         """One recording: "written", "there", or "left" after a message."""
-        if self.is_there(job, file):
+        try:
+            time: Optional[int] = os.stat(file).st_mtime_ns  # before it is read
+        except OSError:
+            time = None
+        if self.is_there(job, file, time):
             return "there"
         try:
             done = subprocess.run([self.command, "export", file, "--format=arrow", "-o", work, "--job", job],
@@ -119,7 +127,8 @@ class _Run:
                 raise _Failed(f"{file}: not written")
             tables = glob.glob(os.path.join(glob.escape(work), "*", "*", "*", "*.arrows"))
             for path in sorted(tables, key=lambda path: (os.path.relpath(path, work).startswith("job" + os.sep), path)):
-                self._convert(path, os.path.join(self.out, os.path.relpath(path, work)[: -len(".arrows")] + ".parquet"))
+                name = os.path.relpath(path, work)[: -len(".arrows")] + ".parquet"
+                self._convert(path, os.path.join(self.out, name), time if name.startswith("job" + os.sep) else None)
             return "written"
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -127,6 +136,10 @@ class _Run:
     def all(self, jobs: List[Tuple[str, List[str]]]) -> None:
         files = [(job, file) for job, names in jobs for file in names]
         self.made = len(files)
+        names = {(job, _base(file)): file for job, file in files}
+        for job, file in files:
+            if names[job, _base(file)] != file:
+                raise _Failed(f"{file} and {names[job, _base(file)]} would be one file of the job {job}: name two jobs with --job")
         for job in {job for job, _ in files}:
             self._find(job)
         shutil.rmtree(os.path.join(self.out, _WORK), ignore_errors=True)  # of a run that was killed
@@ -144,6 +157,17 @@ class _Run:
                 for future in waiting:
                     future.cancel()
         shutil.rmtree(os.path.join(self.out, _WORK), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _removed(part: str) -> Iterator[None]:
+    """Removes a file that was not completed."""
+    try:
+        yield
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
 
 
 def _lock(out: str, force: bool) -> int:
@@ -226,7 +250,8 @@ def main(arguments: List[str]) -> int:
     finally:
         if lock >= 0:
             os.close(lock)
-    kept = f", {run.there} there already" if run.there else ""
+    kept = f", {run.replaced} of them in place of others with these names" if run.replaced else ""
+    kept += f", {run.there} there already" if run.there else ""
     left = f", {run.left} left out" if run.left else ""
     _say(f"{out}: of {run.made} recordings {run.written} written{kept}{left}")
     return 0 if run.written + run.there else 1

@@ -3,8 +3,9 @@
  * exportfolder.c: writes the tables of many recordings (exportfolder.h): OUT/TABLE/job=JOB/rank=RANK/NAME.arrows.
  *
  * A file is written beside, with a name that no engine reads, and renamed.  Of a recording the table `job` comes last:
- * where it is, the others are complete, and another run leaves the recording alone unless it has changed since.  So a
- * run that was killed goes on where it was.  Several processes take one recording after the other.
+ * where it is, the others are complete, and as it has the time of the recording, another run leaves the recording alone
+ * unless it is another one by now.  So a run that was killed goes on where it was.  Several processes take one recording
+ * after the other.
  */
 #include <cmd/cmd.h>
 #include <cmd/exportfolder.h>
@@ -38,12 +39,13 @@ enum folder_state { FOLDER_WAITS, FOLDER_BEGUN, FOLDER_WRITTEN, FOLDER_KEPT, FOL
 
 struct folder_file { /* what a worker tells of a recording, in shared memory */
     enum folder_state state;
+    bool replaces; /* tables of an older recording with this name */
     char why[GP_RANK_WHY];
 };
 
 struct folder_found { /* a recording of which everything was written before */
     char *name, *rank;
-    struct timespec written;
+    struct timespec time; /* of the recording */
 };
 
 struct folder {
@@ -183,21 +185,16 @@ static void folder_remove(const struct folder *f, const struct folder_found *fou
     }
 }
 
-/* Whether everything of the recording is there, and is not older than it.  Removes it if it is to be written again. */
-static bool folder_is_there(const struct folder *f, const char *path, const char *name)
+/* What is there of a recording with this name; NULL: nothing that is complete. */
+static const struct folder_found *folder_there(const struct folder *f, const char *name)
 {
     const struct folder_found key = {.name = (char *)name};
-    struct stat is;
-    const struct folder_found *found =
-        f->found_count ? bsearch(&key, f->found, f->found_count, sizeof(key), folder_found_order) : NULL;
-    if (!found)
-        return false;
-    bool older = stat(path, &is) != 0 || is.st_mtim.tv_sec > found->written.tv_sec ||
-                 (is.st_mtim.tv_sec == found->written.tv_sec && is.st_mtim.tv_nsec > found->written.tv_nsec);
-    if (!older && !f->o->force)
-        return true;
-    folder_remove(f, found);
-    return false;
+    return f->found_count ? bsearch(&key, f->found, f->found_count, sizeof(key), folder_found_order) : NULL;
+}
+
+static bool folder_is_same(const struct folder_found *found, const struct timespec *time)
+{
+    return found->time.tv_sec == time->tv_sec && found->time.tv_nsec == time->tv_nsec;
 }
 
 /* ---- one recording ----------------------------------------------------------------------------------------------- */
@@ -217,8 +214,9 @@ static int folder_make(int fd, char path[FOLDER_PATH], const char *table, const 
     return 0;
 }
 
+/* time: for the file; NULL: now. */
 static int folder_table(const struct folder *f, struct gp_arrow *arrow, unsigned table, const char *rank,
-                        const char *name)
+                        const char *name, const struct timespec *time)
 {
     static struct gp_out out;
     char path[FOLDER_PATH], part[FOLDER_PATH + FOLDER_WORD];
@@ -235,6 +233,8 @@ static int folder_table(const struct folder *f, struct gp_arrow *arrow, unsigned
     rc = gp_arrow_write(arrow, table, &out);
     int end = gp_out_end(&out);
     rc = rc ? rc : end;
+    if (!rc && time && futimens(fd, (struct timespec[]){*time, *time}) != 0)
+        rc = -errno;
     if (close(fd) != 0 && !rc)
         rc = -errno;
     if (!rc && renameat(f->fd, part, f->fd, path) != 0)
@@ -245,7 +245,7 @@ static int folder_table(const struct folder *f, struct gp_arrow *arrow, unsigned
 }
 
 static int folder_tables(const struct folder *f, const struct gp_recording *recording, const char *path,
-                         const char *name)
+                         const char *name, const struct timespec *time)
 {
     struct gp_arrow_job job = gp_export_job(f->o->job, path, recording);
     struct gp_export export = {.recording = recording, .job = &job};
@@ -259,7 +259,7 @@ static int folder_tables(const struct folder *f, const struct gp_recording *reco
         rc = gp_arrow_new(&arrow, &export, &job);
     }
     for (unsigned table = 0; !rc && gp_arrow_table_name(table); table++)
-        rc = folder_table(f, arrow, table, rank, name);
+        rc = folder_table(f, arrow, table, rank, name, gp_arrow_table_name(table + 1) ? NULL : time);
     gp_arrow_free(arrow);
     gp_symbols_free(export.symbols);
     return rc;
@@ -270,14 +270,21 @@ static void folder_file(const struct folder *f, uint32_t order)
     const char *path = f->o->files[order];
     struct folder_file *file = &f->files[order];
     struct gp_recording *recording = NULL;
+    struct stat is;
     char base[FOLDER_WORD], name[FOLDER_WORD + 8];
     folder_base(base, sizeof(base), strcmp(path, "-") == 0 ? "stdin" : path);
     folder_word(name, base);
     strcat(name, ".arrows");
-    if (folder_is_there(f, path, name)) {
+    /* Before it is read: what is added to it meanwhile makes it another one. */
+    bool known = stat(path, &is) == 0 && S_ISREG(is.st_mode);
+    const struct folder_found *there = known ? folder_there(f, name) : NULL;
+    if (there && folder_is_same(there, &is.st_mtim) && !f->o->force) {
         file->state = FOLDER_KEPT;
         return;
     }
+    if (there)
+        folder_remove(f, there);
+    file->replaces = there;
     int rc = gp_recording_open(&recording, path, file->why, sizeof(file->why), NULL, NULL);
     if (rc) {
         if (!file->why[0])
@@ -290,7 +297,7 @@ static void folder_file(const struct folder *f, uint32_t order)
         file->state = FOLDER_REFUSED;
     } else {
         gp_load_warn("export", path, recording);
-        rc = folder_tables(f, recording, path, name);
+        rc = folder_tables(f, recording, path, name, known ? &is.st_mtim : NULL);
         if (rc)
             snprintf(file->why, sizeof(file->why), "%s", strerror(-rc));
         file->state = rc ? FOLDER_FAILED : FOLDER_WRITTEN;
@@ -389,10 +396,11 @@ static void folder_run(const struct folder *f)
 
 static int folder_say(const struct folder *f)
 {
-    uint32_t written = 0, kept = 0, left = 0, failed = 0;
+    uint32_t written = 0, replaced = 0, kept = 0, left = 0, failed = 0;
     for (uint32_t i = 0; i < f->o->count; i++) {
         const struct folder_file *file = &f->files[i];
         written += file->state == FOLDER_WRITTEN;
+        replaced += file->state == FOLDER_WRITTEN && file->replaces;
         kept += file->state == FOLDER_KEPT;
         left += file->state == FOLDER_REFUSED;
         failed += file->state == FOLDER_FAILED;
@@ -402,6 +410,8 @@ static int folder_say(const struct folder *f)
             gp_error("export", "%s: %s: cannot be written: %s", f->o->folder, f->o->files[i], file->why);
     }
     fprintf(stderr, "gpuprof: export: %s: of %u recordings %u written", f->o->folder, f->o->count, written);
+    if (replaced)
+        fprintf(stderr, ", %u of them in place of others with these names", replaced);
     if (kept)
         fprintf(stderr, ", %u there already", kept);
     if (left)

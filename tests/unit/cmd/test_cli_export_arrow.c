@@ -135,11 +135,20 @@ Test(export_arrow, a_second_run_writes_what_has_changed)
     write_rank("run/x.rank1.gpuprof", 3);
     struct utimbuf later = {time(NULL) + 2, time(NULL) + 2};
     cr_assert_eq(utime(in("run/x.rank1.gpuprof"), &later), 0);
-    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "1 written, 2 there already\n");
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "",
+           "1 written, 1 of them in place of others with these names, 2 there already\n");
     expect_whole("run", "3", "x.rank1");
     cr_expect(!there("events", "job=run/rank=1/x.rank1.arrows"), "of the rank that it was before");
     cr_expect(!there("job", "job=run/rank=1/x.rank1.arrows"));
-    expect(run("export %s --format=arrow -o %s --force", in("run"), in("out")), 0, "", "3 written\n");
+    expect(run("export %s --format=arrow -o %s --force", in("run"), in("out")), 0, "",
+           "3 written, 3 of them in place of others with these names\n");
+    /* Of another week, and older than what is there. */
+    write_rank("run/x.rank0.gpuprof", 0);
+    struct utimbuf before = {1000, 1000};
+    cr_assert_eq(utime(in("run/x.rank0.gpuprof"), &before), 0);
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "1 written, 1 of them in place");
+    expect(run("export %s --format=arrow -o %s", in("run/x.rank7.gpuprof"), in("out")), 1, "", "1 left out");
+    expect_whole("run", "2", "x.rank2");
 }
 
 Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
