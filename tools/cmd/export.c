@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct gp_export_options {
@@ -226,6 +227,10 @@ static int export_check(void *options)
         return gp_usage_error("export", "%s: for --format=arrow alone", o->job ? "--job" : "--table");
     if (arrow && o->table < 0 && !o->output)
         return gp_usage_error("export", "arrow: name a folder for the tables with -o, or one of them with --table");
+    struct stat is;
+    if ((!arrow || o->table >= 0) && stat(o->file, &is) == 0 && S_ISDIR(is.st_mode))
+        return gp_usage_error("export", "%s: is a folder: all recordings in one are written by --format=arrow -o OUT",
+                              o->file);
     if (o->job && !*o->job)
         return gp_usage_error("export", "--job: the name is empty");
     if (o->job)

@@ -89,8 +89,8 @@ Test(export_arrow, says_what_is_wrong_with_its_options)
     expect(run("export x --format=csv --job=a"), 2, NULL, "--job: for --format=arrow alone");
     expect(run("export x --format=arrow --table=event -o y"), 2, NULL, "did you mean 'events'");
     expect(run("export x --format=arrow --job= -o y"), 2, NULL, "the name is empty");
-    expect(run("export %s --format=csv", in("run")), 1, NULL, "gpuprof: export: ");
-    expect(run("export %s --format=arrow --table=events -o %s", in("run"), in("one")), 1, NULL, "gpuprof: export: ");
+    expect(run("export %s --format=csv", in("run")), 2, NULL, "is a folder");
+    expect(run("export %s --format=arrow --table=events -o %s", in("run"), in("one")), 2, NULL, "is a folder");
 }
 
 Test(export_arrow, a_folder_of_recordings_is_a_folder_of_tables)

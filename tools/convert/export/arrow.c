@@ -25,7 +25,7 @@ struct gp_arrow {
     const struct gp_arrow_job *job;
     struct gp_report report; /* its flow and its leaks */
     uint8_t *hints;
-    struct gp_use_table **uses; /* by device; NULL: the host, or nothing happens there */
+    struct gp_use_table **uses; /* once it is needed; by device; NULL: the host, or nothing happens there */
     struct gp_arrow_file *file; /* of the table that is being written */
     int rc;
 };
@@ -205,6 +205,21 @@ static const struct gp_arrow_column block_columns[] = {ARROW_KEYS,
                                                        {"counted", GP_ARROW_FLAG},
                                                        {"reserved", GP_ARROW_FLAG}};
 
+/* What the blocks are for: the leaks, and four walks for each device, for this table alone. */
+static bool blocks_uses(struct gp_arrow *a)
+{
+    const struct gp_recording *r = a->export->recording;
+    a->uses = calloc(r->device_count + 1ul, sizeof(*a->uses));
+    bool ok = a->uses && gp_report_steps(&a->report) == 0 &&
+              gp_report_run(&a->report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
+    a->hints = ok ? gp_report_hints(&a->report) : NULL;
+    ok = a->hints != NULL;
+    for (uint32_t d = 0; ok && d < r->device_count; d++)
+        if (a->report.devices[d].used && r->devices[d].index != GP_WIRE_HOST)
+            ok = (a->uses[d] = gp_uses_find(a->report.flow, a->report.steps, a->report.leaks, a->hints, d)) != NULL;
+    return ok;
+}
+
 static const char *blocks_use(const struct gp_arrow *a, const struct gp_flow_change *change)
 {
     const struct gp_use_table *uses = a->uses[change->item->device];
@@ -238,6 +253,10 @@ static void blocks_row(struct gp_arrow *a, const struct gp_flow_change *change)
 
 static void blocks_write(struct gp_arrow *a)
 {
+    if (!a->uses && !blocks_uses(a)) {
+        a->rc = -ENOMEM;
+        return;
+    }
     struct gp_flow_walk walk = gp_flow_begin(a->report.flow);
     struct gp_flow_change change;
     while (!gp_arrow_error(a->file) && gp_flow_next(&walk, &change))
@@ -523,19 +542,6 @@ const char *gp_arrow_table_name(unsigned table)
     return table < sizeof(arrow_tables) / sizeof(arrow_tables[0]) ? arrow_tables[table].name : NULL;
 }
 
-static bool arrow_uses(struct gp_arrow *a)
-{
-    const struct gp_recording *r = a->export->recording;
-    a->uses = calloc(r->device_count + 1ul, sizeof(*a->uses));
-    bool ok = a->uses && gp_report_run(&a->report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
-    a->hints = ok ? gp_report_hints(&a->report) : NULL;
-    ok = a->hints != NULL;
-    for (uint32_t d = 0; ok && d < r->device_count; d++)
-        if (a->report.devices[d].used && r->devices[d].index != GP_WIRE_HOST)
-            ok = (a->uses[d] = gp_uses_find(a->report.flow, a->report.steps, a->report.leaks, a->hints, d)) != NULL;
-    return ok;
-}
-
 int gp_arrow_new(struct gp_arrow **out, struct gp_export *export, const struct gp_arrow_job *job)
 {
     struct gp_arrow *a = *out = calloc(1, sizeof(*a));
@@ -543,7 +549,7 @@ int gp_arrow_new(struct gp_arrow **out, struct gp_export *export, const struct g
         return -ENOMEM;
     a->export = export;
     a->job = job;
-    if (gp_report_init(&a->report, export->recording, export->symbols, job->file) == 0 && arrow_uses(a))
+    if (gp_report_init_plain(&a->report, export->recording, export->symbols, job->file) == 0)
         return 0;
     gp_arrow_free(a);
     *out = NULL;
