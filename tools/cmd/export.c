@@ -233,6 +233,8 @@ static int export_check(void *options)
                               o->file);
     if (o->job && !*o->job)
         return gp_usage_error("export", "--job: the name is empty");
+    if (o->job && strlen(o->job) >= sizeof(o->job_name))
+        return gp_usage_error("export", "--job: the name has more than %zu bytes", sizeof(o->job_name) - 1);
     if (o->job)
         snprintf(o->job_name, sizeof(o->job_name), "%s", o->job);
     else

@@ -33,7 +33,7 @@
 #define FOLDER_WORKERS 8u                /* at most: each holds one whole recording */
 #define FOLDER_NAME    ".gpuprof-export" /* in a folder that is ours; a run holds its lock */
 #define FOLDER_PATH    4096
-#define FOLDER_WORD    256 /* of a path: the name of a job or a recording */
+#define FOLDER_WORD    1024 /* of a path: the name of a job or a recording, each byte as %XX at most */
 
 enum folder_state { FOLDER_WAITS, FOLDER_BEGUN, FOLDER_WRITTEN, FOLDER_KEPT, FOLDER_REFUSED, FOLDER_FAILED };
 

@@ -89,6 +89,10 @@ Test(export_arrow, says_what_is_wrong_with_its_options)
     expect(run("export x --format=csv --job=a"), 2, NULL, "--job: for --format=arrow alone");
     expect(run("export x --format=arrow --table=event -o y"), 2, NULL, "did you mean 'events'");
     expect(run("export x --format=arrow --job= -o y"), 2, NULL, "the name is empty");
+    expect(run("export x --format=arrow -o y --job=%0300d", 0), 2, NULL, "more than 255 bytes");
+    /* A name of the longest kind is one that a file can have, or it is refused: never a shorter one. */
+    expect(run("export %s --format=arrow -o %s --job=%0251d", in("run"), in("long"), 0), 0, NULL, "3 written");
+    expect(run("export %s --format=arrow -o %s --job=%0252d", in("run"), in("long"), 0), 1, NULL, "name too long");
     expect(run("export %s --format=csv", in("run")), 2, NULL, "is a folder");
     expect(run("export %s --format=arrow --table=events -o %s", in("run"), in("one")), 2, NULL, "is a folder");
 }
