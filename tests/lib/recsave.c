@@ -168,9 +168,11 @@ static uint8_t save_index(const struct gp_recording *r, uint32_t device)
 /* The mark of an event at which a block falls asleep or wakes: rows of sleeps and events are in the order of time. */
 static uint32_t save_sleep(const struct gp_recording *r, const struct gp_rec_event *event, size_t *next)
 {
+    if (*next == r->sleep_count)
+        return 0;
     const struct gp_rec_sleep *sleep = &r->sleeps[*next];
-    unsigned type = *next < r->sleep_count && sleep->what == GP_SLEEP_FALLS ? GP_EVENT_FREE : GP_EVENT_ALLOC;
-    if (*next == r->sleep_count || sleep->time_ns != event->time_ns || type != event->type)
+    unsigned type = sleep->what == GP_SLEEP_FALLS ? GP_EVENT_FREE : GP_EVENT_ALLOC;
+    if (sleep->time_ns != event->time_ns || type != event->type)
         return 0;
     return r->sleeps[(*next)++].what;
 }
