@@ -127,6 +127,24 @@ Test(report, shows_imported_memory_outside_of_the_sums)
     free(text);
 }
 
+/* A GPU of 1 GiB holds 1.5 GiB of managed memory, of which a part was freed before the end. */
+Test(report, shows_managed_memory_outside_of_the_sums)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_at(make, 1000 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        recmake_at(make, (1001 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_MANAGED, (2 + i) * GIB, 512 * MIB, 0);
+    }
+    recmake_at(make, 1005 * MS);
+    recmake_free(make, 0, GP_KIND_MANAGED, 3 * GIB);
+    char *text = summary_of(recmake_done(make), false);
+    cr_expect(strstr(text, "  managed    peak 1.500 GiB; 1.000 GiB at the end: virtual size"), "%s", text);
+    cr_expect(strstr(text, "  allocated  peak 1.000 MiB") && !strstr(text, "imported"), "%s", text);
+    free(text);
+}
+
 /* The engine of a server is a process of its own: who opens the server's recording is told of the others. */
 Test(report, without_memory_tells_of_other_processes)
 {

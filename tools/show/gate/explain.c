@@ -260,18 +260,26 @@ static json_t *explain_object(struct explain *explain)
     char command[GP_EXPLAIN_NAME];
     gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
                   SIZE_MAX);
-    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:o,s:o,s:O}",
-                     "schema", "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
-                     (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
-                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "bound",
-                     gp_rec_bound_name(recording->devices[explain->d].bound), "end_bytes",
-                     (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
-                     "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
-                     gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
-                     (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures,
-                     "libraries", explain_libraries(explain), "grows", grows, "may_grow", explain_may_grow(explain),
-                     "failed", explain_failed(report), "helps", explain->helps, "sure", all ? "yes" : "partly",
-                     "sure_of", sure, "not_sure_of", not_sure, "doubts", explain->doubts);
+    struct gp_kind_peak managed = {0};
+    if (explain->device->kinds_seen & 1u << GP_KIND_MANAGED)
+        gp_flow_kind_peak(report->flow, explain->d, GP_KIND_MANAGED, &managed);
+    json_t *object = json_pack(
+        "{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:O,s:s,s:o,s:o,s:O}", "schema",
+        "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
+        (double)(recording->end_ns - recording->begin_ns) / 1e9, "device", gp_report_device_name(report, explain->d),
+        "peak_bytes", (json_int_t)peak->bytes, "bound", gp_rec_bound_name(recording->devices[explain->d].bound),
+        "end_bytes", (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
+        "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
+        gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
+        (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "uses_sure", sures, "libraries",
+        explain_libraries(explain), "grows", grows, "may_grow", explain_may_grow(explain), "failed",
+        explain_failed(report), "helps", explain->helps, "sure", all ? "yes" : "partly", "sure_of", sure, "not_sure_of",
+        not_sure, "doubts", explain->doubts);
+    if (managed.bytes)
+        json_object_set_new(object, "managed_peak_bytes", json_integer(managed.bytes));
+    if (managed.site)
+        json_object_set_new(object, "managed_name", explain_name(report, managed.site));
+    return object;
 }
 
 /* Leaves the smallest rows out until it fits. */
@@ -453,6 +461,10 @@ bool gp_explain_print(FILE *out, const json_t *explained)
                 gp_size_text(size, number(explained, "reserved_peak_bytes")),
                 gp_size_text(other, number(explained, "end_bytes")));
     }
+    if (number(explained, "managed_peak_bytes") > 0)
+        fprintf(out, "Not in it: managed memory of at most %s (virtual size)%s%s.\n",
+                gp_size_text(size, number(explained, "managed_peak_bytes")),
+                text_of(explained, "managed_name")[0] ? ", most of it by " : "", text_of(explained, "managed_name"));
     print_failed(out, json_object_get(explained, "failed"));
     print_who(out, explained);
     json_array_foreach(json_object_get(explained, "grows"), i, row)

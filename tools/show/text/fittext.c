@@ -223,6 +223,9 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
     for (uint32_t i = 0; owners && owners->count > 1 && i < owners->count; i++)
         fprintf(page->out, "  %10s  %s\n", gp_size_text(peak, owners->rows[i].bytes), owners->rows[i].owner);
     free(owners);
+    if (answer->report->devices[result->device].kinds_seen & 1u << GP_KIND_MANAGED)
+        fputs("  not counted, because its pages may lie in the host's memory:\n", page->out);
+    gp_text_managed(page, answer->report, result->device);
 }
 
 void gp_text_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer)

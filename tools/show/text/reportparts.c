@@ -592,3 +592,19 @@ void gp_text_imported(const struct gp_text_page *page, const struct gp_report *r
         fprintf(page->out, "  imported   %zu block%s of other processes whose size is not known\n", unknown,
                 unknown == 1 ? "" : "s");
 }
+
+/* A managed block may be larger than the GPU, and its pages lie where they were used last. */
+void gp_text_managed(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    struct gp_kind_peak peak;
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], label[256];
+    if (!(report->devices[device].kinds_seen & 1u << GP_KIND_MANAGED) ||
+        !gp_flow_kind_peak(report->flow, device, GP_KIND_MANAGED, &peak) || !peak.bytes)
+        return;
+    fprintf(page->out, "  managed    peak %s; %s at the end: virtual size, in no sum of this page\n",
+            gp_size_text(a, peak.bytes), gp_size_text(b, peak.end_bytes));
+    if (!peak.site)
+        return;
+    gp_symbols_line(report->symbols, peak.site, NULL, NULL, label, sizeof(label));
+    fprintf(page->out, "             %s of it by %s\n", gp_size_text(c, peak.site_bytes), label);
+}

@@ -65,5 +65,6 @@ void gp_report_add_before(const struct gp_report *report, uint32_t device, json_
 json_t *gp_report_helps(const struct gp_report *report, uint32_t device, const struct gp_use_table *uses);
 /* A line about memory of other processes, if there was any on the device. */
 void gp_text_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
+void gp_text_managed(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
 
 #endif

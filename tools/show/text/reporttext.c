@@ -344,6 +344,7 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
             gp_size_text(size, peak->bytes), gp_seconds_text(when, page_since(report, peak->time_ns)));
     gp_text_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
+    gp_text_managed(page, report, device);
     page_before_attach(page, report, device);
 }
 
@@ -603,6 +604,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
         page_device(page, report, d, true);
         page_levels(page, report, d);
         gp_text_imported(page, report, d);
+        gp_text_managed(page, report, d);
         page_forecast(page, report, d);
         if (device->peak->bytes)
             fprintf(page->out, "\n  held at the peak by\n");
