@@ -108,7 +108,7 @@ static int inject_accounts(void)
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
-        .armed = &gpuprof_batch_semaphore,
+        .armed = gp_batch_armed_word(),
         .coming = gp_batch_coming,
         .heard = gp_batch_heard,
         .listened = &gp_session_listened,
@@ -152,6 +152,8 @@ static bool inject_unseen(char *text, size_t bytes)
         snprintf(
             text, bytes,
             "a stream capture failed while gpuprof asked the driver: what pools and graphs hold is not asked any more");
+    else if (gp_batch_withheld())
+        snprintf(text, bytes, "Valgrind runs this program, and would run an agent's breakpoint: no agent counts it");
     return text[0] != '\0';
 }
 

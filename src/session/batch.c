@@ -17,6 +17,7 @@
 #include "base/kept.h"
 #include "base/lock.h"
 #include "base/thread.h"
+#include "base/valgrind.h"
 #include "record/ringread.h"
 #include "session/session.h"
 #include <gpuprof/batch.h>
@@ -94,7 +95,18 @@ static _Alignas(GP_BATCH_PAGE) struct gp_batch batch_out;
 
 static bool batch_armed(void)
 {
-    return __atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED);
+    return __atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED) && !gp_on_valgrind();
+}
+
+const uint16_t *gp_batch_armed_word(void)
+{
+    static const uint16_t never;
+    return gp_on_valgrind() ? &never : &gpuprof_batch_semaphore;
+}
+
+bool gp_batch_withheld(void)
+{
+    return __atomic_load_n(&gpuprof_batch_semaphore, __ATOMIC_RELAXED) && gp_on_valgrind();
 }
 
 /* ---- the program's threads ------------------------------------------------------------------------------------- */

@@ -131,5 +131,9 @@ void gp_session_forget(struct gp_session *session);
 /* The semaphore: the number of listeners.  The kernel writes it, so it is loaded each time
  * (relaxed: it publishes nothing). */
 extern uint16_t gpuprof_batch_semaphore __attribute__((visibility("hidden")));
+/* What threads of the program look at: the semaphore, or, under Valgrind, a word that stays 0. */
+const uint16_t *gp_batch_armed_word(void);
+/* There is a listener, and it gets no batches, because Valgrind runs the process. */
+bool gp_batch_withheld(void);
 
 #endif
