@@ -10,10 +10,13 @@
 
 /* ==== attributes ================================================================================================== */
 
-#define GP_LIKELY(_x)          __builtin_expect(!!(_x), 1)
-#define GP_UNLIKELY(_x)        __builtin_expect(!!(_x), 0)
-#define GP_COLD                __attribute__((cold, noinline))
-#define GP_EXPORT              __attribute__((visibility("default")))
+#define GP_LIKELY(_x)   __builtin_expect(!!(_x), 1)
+#define GP_UNLIKELY(_x) __builtin_expect(!!(_x), 0)
+#define GP_COLD         __attribute__((cold, noinline))
+#define GP_EXPORT       __attribute__((visibility("default")))
+/* Of a variable that is declared in a header: -fvisibility=hidden is for definitions alone, and without it each access
+ * loads the address first. */
+#define GP_HIDDEN              __attribute__((visibility("hidden")))
 #define GP_PRINTF(_fmt, _args) __attribute__((format(printf, _fmt, _args)))
 
 /* On x86-64 the adjacent-line prefetcher fetches pairs of 64-byte lines, so a line that belongs

@@ -295,8 +295,8 @@ static void gauge_limit(struct gp_counter *set, unsigned g)
 static inline void gauge_raise(struct gp_counter *set, unsigned g, int64_t amount)
 {
     int64_t current = gauge_current(set, g);
-    uint32_t number = set->x_raises + 1;
-    __atomic_store_n(&set->x_raises, number, __ATOMIC_RELAXED); /* a number, publishes nothing */
+    uint32_t number = set->shape.x_raises + 1;
+    __atomic_store_n(&set->shape.x_raises, number, __ATOMIC_RELAXED); /* a number, publishes nothing */
     set->raise[g] = number;
     set->raise_amount[g] = amount;
     set->raise_peak[g] = set->peak[g];
@@ -561,11 +561,6 @@ void gp_counter_reset_peaks(struct gp_counter *set, gp_gauge_set mask, struct gp
         }
     set_values(set, set->shape.gauges, after);
     set_leave(set, false);
-}
-
-uint32_t gp_counter_raises(const struct gp_counter *set)
-{
-    return __atomic_load_n(&set->x_raises, __ATOMIC_RELAXED);
 }
 
 /* Before the addition the peak was `before`. All levels since were at most `peak` and included the

@@ -83,8 +83,6 @@ void gp_counter_move(struct gp_counter *set, unsigned shard, enum gp_counter_op 
 void gp_counter_putback(struct gp_counter *set, unsigned shard, uint64_t since_ns, const struct gp_delta *deltas,
                         unsigned n);
 
-/* A number that grows with each raise of a peak; read it before an addition that may be retracted. */
-uint32_t gp_counter_raises(const struct gp_counter *set);
 /* GP_SUB of an addition that turns out not to have been one: peaks become what they were before it,
  * and what they would have been without it since. since: the number read before the addition. A peak
  * that another addition has raised in between stays: it is then too high, by no more than the
@@ -171,13 +169,20 @@ void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gau
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
 
-/* The start of a set, which is written seldom; private to these functions. */
+/* The start of a set: one line, written where no shard is open; private to these functions. */
 struct gp_counter_shape {
     uint32_t gauges, shards;
     size_t stride, bytes;                 /* from one shard to the next; of all */
     char *first;                          /* shard */
     uint64_t x_moved[GP_GAUGES_MAX / 64]; /* the gauges that may be other than 0; grows, under the mutex */
+    uint32_t x_raises;                    /* grows with each raise of a peak, under the mutex */
 };
+
+/* A number that grows with each raise of a peak; read it before an addition that may be retracted. */
+static inline uint32_t gp_counter_raises(const struct gp_counter *set)
+{
+    return __atomic_load_n(&((const struct gp_counter_shape *)set)->x_raises, __ATOMIC_RELAXED);
+}
 
 static inline unsigned gp_counter_shards(const struct gp_counter *set)
 {

@@ -24,7 +24,7 @@ struct gp_shard {
 };
 
 struct gp_counter {
-    struct gp_counter_shape shape; /* this line is written when a gauge moves for the first time */
+    struct gp_counter_shape shape;
 
     GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all fields below */
     bool open;
@@ -47,7 +47,6 @@ struct gp_counter {
     int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
     /* Of the last raise of each gauge: its number, the amount that was added, and the peaks before
      * it. */
-    uint32_t x_raises; /* written under the mutex, read without */
     uint32_t raise[GP_GAUGES_MAX];
     int64_t raise_amount[GP_GAUGES_MAX];
     int64_t raise_peak[GP_GAUGES_MAX];

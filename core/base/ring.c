@@ -37,8 +37,6 @@
 /* A chunk is busy for some 10 ns of a running thread, or for as long as its owner is preempted
  * within these 10 ns. Sixteen busy chunks in a row would need sixteen threads preempted there. */
 #define GP_RING_TRIES 16u
-#define GP_RING_WORDS (sizeof(struct gp_wire_event) / sizeof(uint64_t))
-#define GP_RING_TID   (offsetof(struct gp_wire_event, tid) / sizeof(uint64_t))
 
 _Static_assert(GP_RING_TID * sizeof(uint64_t) == offsetof(struct gp_wire_event, tid),
                "tid is the low half of its word");

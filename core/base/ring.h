@@ -9,7 +9,10 @@
 #ifndef GP_BASE_RING_H
 #define GP_BASE_RING_H
 
+#include "base/compiler.h"
 #include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gp_ring {
@@ -39,6 +42,36 @@ int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const str
 static inline uint64_t gp_ring_used(const struct gp_ring *ring)
 {
     return __atomic_load_n(&ring->x_next, __ATOMIC_RELAXED);
+}
+
+#define GP_RING_WORDS (sizeof(struct gp_wire_event) / sizeof(uint64_t))
+#define GP_RING_TID   (offsetof(struct gp_wire_event, tid) / sizeof(uint64_t))
+
+/* gp_ring_write for a caller that has the event's words in registers, the first of which is not read: into the middle of
+ * the chunk that the thread owns; turn and used: of its cursor. True: written, and the cursor's `used` is one more.
+ * False: nothing was done; use gp_ring_write. */
+static inline __attribute__((always_inline)) bool gp_ring_put(struct gp_ring *ring, uint64_t turn, uint32_t used,
+                                                              const uint64_t words[GP_RING_WORDS])
+{
+    struct gp_wire_chunk *chunk = &ring->chunks[(turn - 1) & (ring->chunk_count - 1)];
+    uint64_t idle = GP_CHUNK_STATE(turn, 0, used);
+    /* [ring.A1] The last event of a chunk, which has a barrier of its own, is left to gp_ring_write. */
+    if (GP_UNLIKELY(!turn || used + 1 >= GP_RING_EVENTS ||
+                    !__atomic_compare_exchange_n(&chunk->state, &idle, GP_CHUNK_STATE(turn, 1, used), false,
+                                                 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+        return false;
+    GP_TESTPOINT("ring.busy");
+    uint64_t *into = (uint64_t *)(void *)&chunk->events[used];
+    __atomic_store_n(&into[0], (turn - 1) * GP_RING_EVENTS + used, __ATOMIC_RELEASE); /* [ring.R2] */
+    GP_TESTPOINT("ring.word");
+#pragma GCC unroll 8
+    for (size_t i = 1; i < GP_RING_WORDS; i++) {
+        __atomic_store_n(&into[i], words[i], __ATOMIC_RELEASE); /* [ring.R2] */
+        GP_TESTPOINT("ring.word");
+    }
+    __atomic_store_n(&chunk->state, GP_CHUNK_STATE(turn, 0, used + 1), __ATOMIC_RELEASE); /* [ring.R1] */
+    GP_TESTPOINT("ring.committed");
+    return true;
 }
 
 /* Events committed since the start, over all chunks; keeps changing while writers run. */

@@ -137,22 +137,6 @@ uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move
     return time_ns;
 }
 
-uint64_t gp_account_try(const struct gp_record *record, enum gp_counter_op op)
-{
-    int64_t bytes = (int64_t)record->bytes, more;
-    if (GP_UNLIKELY(record->kind != GP_KIND_LINEAR || record->space != GP_SPACE_DEVICE || record->segment ||
-                    record->requested_bytes != record->bytes || bytes <= 0 || record->device >= GP_WIRE_DEVICES))
-        return 0;
-    /* [account.A] acquire: pairs with [account.R]. */
-    struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[record->device], __ATOMIC_ACQUIRE);
-    if (GP_UNLIKELY(!account ||
-                    __atomic_load_n(&account->x_linear_owner, __ATOMIC_ACQUIRE) != record->owner + 1)) /* [linear.A] */
-        return 0;
-    unsigned pair = gp_gauge_owned_pair(bytes, &more);
-    return gp_gate_event(account->counter, gp_counter_gate(account->counter, gp_thread.number), op, pair,
-                         (const int64_t[]){1, bytes}, GP_GAUGE_LINEAR_ROUNDED, more);
-}
-
 void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
@@ -280,26 +264,14 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
 
 /* ---- frames --------------------------------------------------------------------------------------------------- */
 
-/* Tokens fit 12 bits (vmm.c). One frame is needed per call inside the driver, so per thread; no
- * real process has 4095 threads in cuMemFree at once. */
-#define GP_FRAMES 4095u
-/* The first ones have an owner, the thread of that number, which no other living thread has (base/thread.c): its
- * frame needs no locked instruction. Any thread may take one of the others. */
-#define GP_FRAMES_OWN 2048u
+struct gp_frame gp_frames[GP_FRAMES];
 
-static struct gp_frame frames[GP_FRAMES];
-
-uint32_t gp_account_frame_get(struct gp_frame **out)
+uint32_t gp_account_frame_search(struct gp_frame **out)
 {
     const uint32_t own = gp_thread.number - 1, others = GP_FRAMES - GP_FRAMES_OWN;
-    if (GP_LIKELY(own < GP_FRAMES_OWN && __atomic_load_n(&frames[own].x_busy, __ATOMIC_RELAXED) == 0)) {
-        __atomic_store_n(&frames[own].x_busy, 1, __ATOMIC_RELAXED);
-        *out = &frames[own];
-        return own + 1;
-    }
     for (uint32_t i = 0; i < others; i++) { /* each thread starts its search at another frame */
         uint32_t slot = GP_FRAMES_OWN + (own * 7u + i) % others, idle = 0;
-        struct gp_frame *frame = &frames[slot];
+        struct gp_frame *frame = &gp_frames[slot];
         /* [frame.A] acquire: the last owner has finished with it; pairs with [frame.R]. */
         if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 &&
             __atomic_compare_exchange_n(&frame->x_busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -311,29 +283,13 @@ uint32_t gp_account_frame_get(struct gp_frame **out)
     return 0;
 }
 
-struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what)
-{
-    if (token == 0 || token > GP_FRAMES)
-        return NULL;
-    struct gp_frame *frame = &frames[token - 1];
-    if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 || frame->what != what)
-        return NULL;
-    return frame;
-}
-
 uint32_t gp_account_frame_own(enum gp_space *what)
 {
     const uint32_t own = gp_thread.number - 1;
-    if (own >= GP_FRAMES_OWN || __atomic_load_n(&frames[own].x_busy, __ATOMIC_RELAXED) == 0)
+    if (own >= GP_FRAMES_OWN || __atomic_load_n(&gp_frames[own].x_busy, __ATOMIC_RELAXED) == 0)
         return 0;
-    *what = frames[own].what;
+    *what = gp_frames[own].what;
     return own + 1;
-}
-
-void gp_account_frame_put(uint32_t token)
-{
-    /* [frame.R] release: pairs with [frame.A]. */
-    __atomic_store_n(&frames[token - 1].x_busy, 0, __ATOMIC_RELEASE);
 }
 
 /* ---- small change --------------------------------------------------------------------------------------------- */

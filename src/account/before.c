@@ -261,10 +261,9 @@ void gp_tap_before_blocks(struct gp_wire_blocks *out)
 /* As many as a program with a leak of small blocks has; the rest stays unknown. */
 #define BEFORE_LIMIT (1u << 20)
 
-static struct gp_map *x_before; /* NULL: not attached late, or no memory */
-static uint64_t x_frees;        /* of addresses that no block had */
-static int64_t x_unmapped;      /* mappings of cuMemMap that ended, and whose handles may still be released */
-static uint32_t x_source;       /* enum gp_wire_before_source of what the driver said */
+static uint64_t x_frees;   /* of addresses that no block had */
+static int64_t x_unmapped; /* mappings of cuMemMap that ended, and whose handles may still be released */
+static uint32_t x_source;  /* enum gp_wire_before_source of what the driver said */
 
 struct before_device {
     int64_t x_bytes, x_at_attach, x_count;
@@ -277,19 +276,14 @@ void gp_feed_before_start(void)
     struct gp_map *map;
     if (gp_map_new(&map, BEFORE_LIMIT) != 0)
         return;
-    __atomic_store_n(&x_before, map, __ATOMIC_RELEASE); /* [before.R] pairs with [before.A] */
+    __atomic_store_n(&gp_accounts.x_before, map, __ATOMIC_RELEASE); /* [before.R] pairs with [before.A] */
 }
 
 void gp_feed_before_stop(void)
 {
-    if (x_before)
-        gp_map_free(x_before);
-    x_before = NULL;
-}
-
-struct gp_map *gp_before_map(void)
-{
-    return __atomic_load_n(&x_before, __ATOMIC_ACQUIRE); /* [before.A] */
+    if (gp_accounts.x_before)
+        gp_map_free(gp_accounts.x_before);
+    gp_accounts.x_before = NULL;
 }
 
 static void before_move(const struct gp_record *record, int sign)
@@ -303,7 +297,7 @@ static void before_move(const struct gp_record *record, int sign)
 static void before_undo(uint64_t address)
 {
     struct gp_record record;
-    if (gp_map_take(x_before, GP_SPACE_DEVICE, address, &record) != 0)
+    if (gp_map_take(gp_accounts.x_before, GP_SPACE_DEVICE, address, &record) != 0)
         return;
     before_move(&record, -1);
     __atomic_fetch_sub(&before_devices[record.device].x_at_attach, (int64_t)record.bytes, __ATOMIC_RELAXED);
@@ -401,17 +395,11 @@ void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
     }
 }
 
-static GP_COLD void before_replaced(uint64_t address)
+void gp_before_replaced(uint64_t address)
 {
     struct gp_record record;
-    if (gp_map_take(x_before, GP_SPACE_DEVICE, address, &record) == 0)
+    if (gp_map_take(gp_accounts.x_before, GP_SPACE_DEVICE, address, &record) == 0)
         before_move(&record, -1);
-}
-
-void gp_before_alloc(uint64_t address)
-{
-    if (GP_UNLIKELY(gp_before_map() != NULL))
-        before_replaced(address);
 }
 
 static bool before_owned(struct gp_record *record, void *arg)

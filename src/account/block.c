@@ -23,6 +23,7 @@
 #include "base/counter.h"
 #include "base/gauge.h"
 #include "base/map.h"
+#include "stack/stack.h"
 #include <gpuprof/wire.h>
 
 static struct gp_map *block_map(enum gp_space space)
@@ -111,7 +112,7 @@ static __attribute__((noinline)) void block_enter(struct gp_map *map, struct gp_
     gp_map_update(map, record->space, record->key, block_begun, record);
 }
 
-void gp_feed_alloc(const struct gp_allocation *block)
+static __attribute__((noinline)) void block_alloc(const struct gp_allocation *block)
 {
     if (GP_UNLIKELY(!block->address))
         return; /* 0 bytes, for which some calls succeed and hand out nothing */
@@ -162,6 +163,73 @@ void gp_feed_alloc(const struct gp_allocation *block)
     gp_ground_add(&record);
     if (GP_UNLIKELY(provisional))
         gp_ground_provisional(&record);
+}
+
+static GP_COLD void linear_any(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+{
+    block_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                        .kind = GP_KIND_LINEAR,
+                                        .device = device,
+                                        .ctx = ctx,
+                                        .address = address,
+                                        .bytes = bytes,
+                                        .requested_bytes = bytes});
+}
+
+/* Linear memory comes and goes more often than any other kind. Nothing waits for it, no block lies on it, and no stack
+ * is recorded: then an allocation is a record, a move and an event. */
+void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+{
+    struct gp_account *account =
+        (unsigned)device < GP_WIRE_DEVICES
+            ? __atomic_load_n(&gp_accounts.x_devices[device], __ATOMIC_ACQUIRE) /* [account.A] */
+            : NULL;
+    struct gp_map *map = gp_accounts.blocks;
+    struct gp_map_hold hold;
+    if (GP_UNLIKELY(!address || !account || gp_before_map() || gp_memory_on() || gp_site_on() ||
+                    __atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED))) {
+        linear_any(address, bytes, device, ctx);
+        return;
+    }
+    uint64_t hash = gp_map_prefetch(map, GP_SPACE_DEVICE, address); /* it arrives while the owner is found */
+    uint32_t raises = gp_counter_raises(account->counter);
+    struct gp_owner owner = gp_owner_here();
+    if (GP_UNLIKELY(owner.segment)) {
+        linear_any(address, bytes, device, ctx);
+        return;
+    }
+    struct gp_record old, record = {
+                              .key = address,
+                              .space = GP_SPACE_DEVICE,
+                              .kind = GP_KIND_LINEAR,
+                              .device = (uint8_t)device,
+                              .ctx = ctx,
+                              .bytes = bytes,
+                              .requested_bytes = bytes,
+                              .owner = owner.row,
+                              .memory.raises = raises,
+                          };
+    int status = gp_map_insert_hold(map, hash, &record, &old, &hold);
+    if (GP_UNLIKELY(status < 0)) {
+        gp_feed_lost(GP_LOST_MAP);
+        return;
+    }
+    if (GP_LIKELY(status == 0))
+        hold.record->time_ns = record.time_ns = gp_account_try(&record, GP_ADD);
+    gp_map_release(&hold);
+    if (GP_UNLIKELY(!record.time_ns))
+        block_enter(map, &record, status ? &old : NULL);
+    gp_event_record_at(GP_EVENT_ALLOC, &record, 0, record.time_ns);
+    gp_ground_add(&record);
+}
+
+void gp_feed_alloc(const struct gp_allocation *block)
+{
+    if (block->space == GP_SPACE_DEVICE && block->kind == GP_KIND_LINEAR && block->requested_bytes == block->bytes &&
+        !block->stream && !block->estimated)
+        gp_feed_linear(block->address, block->bytes, block->device, block->ctx);
+    else
+        block_alloc(block);
 }
 
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)

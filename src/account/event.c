@@ -105,7 +105,8 @@ static bool event_segment(const struct gp_record *record, struct gp_wire_event *
     return true;
 }
 
-void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream, uint64_t time_ns)
+static __attribute__((noinline)) void event_record(enum gp_wire_event_type type, const struct gp_record *record,
+                                                   uint64_t stream, uint64_t time_ns)
 {
     struct gp_wire_event event = {
         .time_ns = time_ns,
@@ -121,6 +122,44 @@ void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *re
     if (GP_LIKELY(!record->segment) || event_segment(record, &event))
         gp_event_write(&event);
 }
+
+/* The words of an event that only the ring wants need not be put together in memory. */
+void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream, uint64_t time_ns)
+{
+    struct gp_thread *me = &gp_thread;
+    if (GP_UNLIKELY(!time_ns || record->segment || event_sums_site(record->site) ||
+                    __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED))) {
+        event_record(type, record, stream, time_ns);
+        return;
+    }
+    const uint64_t words[GP_RING_WORDS] = {
+        [1] = time_ns,
+        [2] = record->key,
+        [3] = record->bytes,
+        [4] = record->requested_bytes,
+        [5] = stream,
+        [6] = me->tid, /* and no site */
+        [7] = (uint64_t)type | (uint64_t)record->kind << 8 | (uint64_t)record->device << 16 | (uint64_t)me->cost << 24,
+    };
+    if (GP_LIKELY(gp_ring_put(gp_accounts.setup.ring, me->chunk_turn, me->chunk_used, words)))
+        me->chunk_used++;
+    else
+        event_record(type, record, stream, time_ns);
+}
+
+#define EVENT_AT(_field, _byte) _Static_assert(offsetof(struct gp_wire_event, _field) == (_byte), "a word above")
+EVENT_AT(time_ns, 8);
+EVENT_AT(address, 16);
+EVENT_AT(bytes, 24);
+EVENT_AT(requested_bytes, 32);
+EVENT_AT(stream, 40);
+EVENT_AT(tid, 48);
+EVENT_AT(site, 52);
+EVENT_AT(type, 56);
+EVENT_AT(kind, 57);
+EVENT_AT(device, 58);
+EVENT_AT(cost, 59);
+EVENT_AT(error, 60);
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream)
 {

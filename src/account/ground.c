@@ -290,7 +290,7 @@ static void provisional_end(struct provisional *one)
 {
     one->thread = 0;
     odd_add(-1);
-    __atomic_fetch_sub(&gp_memory_x_waits, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&gp_accounts.x_memory_waits, 1, __ATOMIC_RELAXED);
 }
 
 static void provisional_ordinary(struct provisional *one)
@@ -307,7 +307,7 @@ void gp_ground_provisional(const struct gp_record *segment)
         provisional_ordinary(one);
     *one = (struct provisional){segment->key, segment->bytes, segment->time_ns, gp_thread.number};
     odd_add(1);
-    __atomic_fetch_add(&gp_memory_x_waits, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&gp_accounts.x_memory_waits, 1, __ATOMIC_RELAXED);
     gp_lock_give(&gp_memory.lock);
 }
 
@@ -339,7 +339,7 @@ GP_COLD void gp_ground_decide(uint64_t address)
 
 void gp_ground_look(void)
 {
-    if (!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED))
+    if (!__atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED))
         return;
     gp_lock_take(&gp_memory.lock);
     gp_heap_unheld_settle();
@@ -436,9 +436,9 @@ static void memory_enter(const struct gp_record *record)
         gp_memory_unmake(now.space, now.key, GP_SEGMENT_HEAP);
 }
 
-void gp_ground_add(const struct gp_record *record)
+void gp_ground_enter(const struct gp_record *record)
 {
-    if (GP_LIKELY(!gp_memory_on()) || !gp_memory_is(record))
+    if (!gp_memory_is(record))
         return;
     gp_lock_take(&gp_memory.lock);
     memory_enter(record);
@@ -490,10 +490,10 @@ static void memory_gone(const struct gp_record *record, bool foreign)
     claims_settle(record->key, record->bytes);
 }
 
-void gp_ground_gone(const struct gp_record *record)
+void gp_ground_leave(const struct gp_record *record)
 {
     bool segment = record->segment == GP_SEGMENT_FRAMEWORK && gp_memory_is(record);
-    if (GP_LIKELY(!gp_memory_on() && !segment) || !gp_memory_is(record))
+    if ((!gp_memory_on() && !segment) || !gp_memory_is(record))
         return;
     bool foreign = segment && !gp_owner_here().segment;
     if (!gp_memory_on() && !foreign)

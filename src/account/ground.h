@@ -5,6 +5,7 @@
 #ifndef GP_ACCOUNT_GROUND_H
 #define GP_ACCOUNT_GROUND_H
 
+#include "account/internal.h"
 #include "base/compiler.h"
 #include "base/map.h"
 #include <stdbool.h>
@@ -19,18 +20,26 @@ bool gp_ground_block(struct gp_record *block, int64_t reserved_bytes, int *statu
 /* It takes a block back whose link is not 0, and which has left its map. False: count it as any other. */
 bool gp_ground_unblock(const struct gp_record *block);
 /* The driver's memory is there, in its map and in the totals; or it has left its map, and is about to leave them. */
-void gp_ground_add(const struct gp_record *memory);
-void gp_ground_gone(const struct gp_record *memory);
+void gp_ground_enter(const struct gp_record *memory); /* for gp_ground_add */
+void gp_ground_leave(const struct gp_record *memory); /* for gp_ground_gone */
+static inline void gp_ground_add(const struct gp_record *memory)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&gp_accounts.x_memory_on, __ATOMIC_RELAXED)))
+        gp_ground_enter(memory);
+}
+static inline void gp_ground_gone(const struct gp_record *memory)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&gp_accounts.x_memory_on, __ATOMIC_RELAXED) || memory->segment))
+        gp_ground_leave(memory);
+}
 void gp_ground_context_gone(uint32_t ctx);
 /* A segment that a framework has just taken as linear memory, whose block must be the next that its thread reports. */
 void gp_ground_provisional(const struct gp_record *segment);
-/* Segments that wait for a heap, or for the block that must be the next: they may become ordinary (memory.c). */
-extern uint32_t gp_memory_x_waits;
 /* This thread adds memory (0), or frees that at the address. */
 void gp_ground_decide(uint64_t address);
 static inline void gp_ground_next(uint64_t address)
 {
-    if (GP_UNLIKELY(__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED)))
+    if (GP_UNLIKELY(__atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED)))
         gp_ground_decide(address);
 }
 /* The numbers are about to be read. */

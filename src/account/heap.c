@@ -215,7 +215,7 @@ static void piece_fill(struct gp_span *piece)
 
 static void unheld_count(int change)
 {
-    __atomic_fetch_add(&gp_memory_x_waits, (uint32_t)change, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&gp_accounts.x_memory_waits, (uint32_t)change, __ATOMIC_RELAXED);
 }
 
 static void unheld_drop(uint64_t address)
@@ -592,7 +592,7 @@ void gp_feed_door_end(enum gp_door door)
 
 void gp_heap_settle(void)
 {
-    if (GP_LIKELY(!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED)))
+    if (GP_LIKELY(!__atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED)))
         return;
     gp_lock_take(&gp_memory.lock);
     gp_heap_unheld_settle();

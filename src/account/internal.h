@@ -11,6 +11,7 @@
 #include "account/feed/door.h"
 #include "account/feed/feed.h"
 #include "account/feed/start.h"
+#include "base/compiler.h"
 #include "base/counter.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -112,17 +113,22 @@ struct gp_account {             /* one device, or the host */
 };
 
 struct gp_accounts {
-    struct gp_account *x_devices[GP_WIRE_DEVICES]; /* created on first use */
-    struct gp_map *blocks;                         /* spaces up to BLOCK: many */
-    struct gp_map *objects;                        /* the rest: few */
+    /* The first line is what each event reads. It is written seldom. */
+    struct gp_map *blocks;   /* spaces up to BLOCK: many */
+    uint32_t x_memory_waits; /* segments that wait for a heap, or for the block that must be the next: they may become
+                                 ordinary (memory.c) */
+    uint32_t x_memory_on;    /* the set of memory.h is kept from the first heap, or the first claim (ground.c), on */
+    struct gp_map *x_before; /* memory from before the attach (before.c); NULL: not attached late, or no memory */
     struct gp_feed_setup setup;
+    struct gp_account *x_devices[GP_WIRE_DEVICES]; /* created on first use */
+    struct gp_map *objects;                        /* the rest of the spaces: few */
     struct gp_lock lock;
     uint32_t x_captures;  /* streams that are being captured (context.c) */
     uint32_t x_poll_late; /* the last poll that was asked for has not ended in time */
     uint32_t x_scopes;    /* a bit per watch under way: scopes, GP_BATCH_WATCH */
-};
+} __attribute__((aligned(64)));
 
-extern struct gp_accounts gp_accounts;
+extern struct gp_accounts gp_accounts GP_HIDDEN;
 
 /* The bytes of a record in the map of blocks that the totals include. */
 static inline uint64_t gp_account_counted(const struct gp_record *record)

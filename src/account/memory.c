@@ -20,7 +20,6 @@
 #include <gpuprof/wire.h>
 
 struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
-uint32_t gp_memory_x_waits;
 
 /* ---- the set ----------------------------------------------------------------------------------------------------- */
 
@@ -57,10 +56,10 @@ static bool memory_visit(struct gp_record *record, void *arg)
  * the switch. */
 void gp_memory_start(void)
 {
-    if (gp_memory.x_on && !gp_memory.lacks)
+    if (gp_accounts.x_memory_on && !gp_memory.lacks)
         return;
     gp_memory.lacks = false;
-    __atomic_store_n(&gp_memory.x_on, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_accounts.x_memory_on, 1, __ATOMIC_RELAXED);
     gp_map_each(gp_accounts.blocks, memory_visit, NULL);
     gp_map_each(gp_accounts.objects, memory_visit, NULL);
 }

@@ -10,6 +10,7 @@
 #define GP_ACCOUNT_MEMORY_H
 
 #include "account/feed/feed.h"
+#include "account/internal.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -24,13 +25,12 @@ void gp_memory_refused(struct gp_record *segment);
 extern struct gp_memory {
     struct gp_lock lock;
     struct gp_span_set set;
-    uint32_t x_on; /* the set is kept from the first heap, or the first claim (ground.c), on */
-    bool lacks;    /* some memory found no room in it */
+    bool lacks; /* some memory found no room in it */
 } gp_memory;
 
 static inline bool gp_memory_on(void)
 {
-    return GP_UNLIKELY(__atomic_load_n(&gp_memory.x_on, __ATOMIC_RELAXED));
+    return GP_UNLIKELY(__atomic_load_n(&gp_accounts.x_memory_on, __ATOMIC_RELAXED));
 }
 
 /* All that follows is under the lock. */

@@ -5,17 +5,37 @@
 #ifndef GP_ACCOUNT_MOVE_H
 #define GP_ACCOUNT_MOVE_H
 
+#include "account/internal.h"
+#include "base/compiler.h"
 #include "base/counter.h"
 #include "base/gauge.h"
 #include "base/map.h"
+#include "base/thread.h"
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Returns the time of the change, for its event: sorted by time, events add up to the numbers and
  * their peaks. 0: no gauge changed. */
 uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
-/* The move of a plain block, if it needs no lock and no waiting: its time. 0: it is not made; use gp_account_move. */
-uint64_t gp_account_try(const struct gp_record *record, enum gp_counter_op op);
+/* The move of linear memory that is no segment, if it needs no lock and no waiting: its time. 0: nothing was moved; use
+ * gp_account_move. */
+static inline uint64_t gp_account_try(const struct gp_record *record, enum gp_counter_op op)
+{
+    int64_t bytes = (int64_t)record->bytes, more;
+    if (GP_UNLIKELY(record->kind != GP_KIND_LINEAR || record->space != GP_SPACE_DEVICE || record->segment ||
+                    record->requested_bytes != record->bytes || bytes <= 0 || record->device >= GP_WIRE_DEVICES))
+        return 0;
+    /* [account.A] acquire: pairs with [account.R]. */
+    struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[record->device], __ATOMIC_ACQUIRE);
+    if (GP_UNLIKELY(!account ||
+                    __atomic_load_n(&account->x_linear_owner, __ATOMIC_ACQUIRE) != record->owner + 1)) /* [linear.A] */
+        return 0;
+    unsigned pair = gp_gauge_owned_pair(bytes, &more);
+    return gp_gate_event(account->counter, gp_counter_gate(account->counter, gp_thread.number), op, pair,
+                         (const int64_t[]){1, bytes}, GP_GAUGE_LINEAR_ROUNDED, more);
+}
+
 /* The driver refused a free that was counted before the call, at that time. */
 void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move);
 /* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:

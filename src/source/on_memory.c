@@ -25,14 +25,11 @@ static void on_alloc(struct gp_call *call, struct gp_allocation *block, const ui
 static void on_linear_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemAlloc_v2 *params = GP_PARAMS(call, cuMemAlloc_v2);
-    struct gp_allocation block = {
-        .space = GP_SPACE_DEVICE,
-        .kind = GP_KIND_LINEAR,
-        .device = gp_call_device(call),
-        .bytes = params->bytesize,
-        .requested_bytes = params->bytesize,
-    };
-    on_alloc(call, &block, params->dptr);
+    call->asked_bytes = params->bytesize;
+    call->asked_kind = GP_KIND_LINEAR;
+    call->device = gp_call_device(call);
+    if (gp_call_ok(call))
+        gp_feed_linear(*params->dptr, params->bytesize, call->device, call->ctx);
 }
 const struct gp_handler gp_on_linear = {NULL, on_linear_exit};
 

@@ -32,7 +32,7 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes);
  * which leaves all as it was. */
 int gp_site_switch(void *memory, uint64_t bytes, uint32_t modes);
 
-extern uint32_t gp_site_modes; /* GP_SITES_*; 0: off */
+extern uint32_t gp_site_modes GP_HIDDEN; /* GP_SITES_*; 0: off */
 static inline bool gp_site_on(void)
 {
     return GP_UNLIKELY(__atomic_load_n(&gp_site_modes, __ATOMIC_RELAXED) != 0);
@@ -40,7 +40,7 @@ static inline bool gp_site_on(void)
 
 /* Some memory was allocated while stacks were off. From then on every block counts: those without a
  * site count at the site "before stacks" of their device. */
-extern uint32_t gp_site_partial;
+extern uint32_t gp_site_partial GP_HIDDEN;
 static inline bool gp_site_is_partial(void)
 {
     /* [partial.A] acquire: the tables; pairs with [partial.R]. */

@@ -73,7 +73,12 @@ static void *inorder_write(void *arg)
     struct gp_ring_cursor cursor = {0};
     for (uint64_t number = 1; !__atomic_load_n(&x_inorder_stop, __ATOMIC_RELAXED); number++) {
         struct gp_wire_event event = {.type = GP_EVENT_ALLOC, .device = 255, .bytes = number, .time_ns = gp_clock_ns()};
-        gp_ring_write(ring, &cursor, &event, 1);
+        uint64_t words[GP_RING_WORDS];
+        memcpy(words, &event, sizeof(words));
+        if (gp_ring_put(ring, cursor.turn, cursor.used, words))
+            cursor.used++;
+        else
+            gp_ring_write(ring, &cursor, &event, 1);
     }
     return NULL;
 }

@@ -13,6 +13,11 @@ struct gp_ring;
 
 struct gp_feed_setup {
     struct gp_ring *ring;
+    /* While *armed is not 0, `coming` is called with the time of every event before the event
+     * goes into the ring, and `heard` afterwards. NULL: no batches. */
+    const uint16_t *armed;
+    /* While it is not 0 the ring has a reader.  NULL: always. */
+    const uint32_t *listened;
     uint64_t *lost;                              /* GP_LOSTS words in the session */
     struct gp_wire_failure *failures;            /* GP_WIRE_FAILURES rows in the session */
     struct gp_wire_oom *oom;                     /* in the session; NULL: reports are not kept */
@@ -20,13 +25,8 @@ struct gp_feed_setup {
     void (*wake_poller)(void);
     bool (*poll_now)(uint64_t timeout_ns); /* polls everything; false: it did not finish in time */
     uint64_t map_limit;                    /* most live blocks that the pointer map may hold */
-    /* While *armed is not 0, `coming` is called with the time of every event before the event
-     * goes into the ring, and `heard` afterwards. NULL: no batches. */
-    const uint16_t *armed;
     void (*coming)(uint64_t time_ns);
     void (*heard)(void);
-    /* While it is not 0 the ring has a reader.  NULL: always. */
-    const uint32_t *listened;
     bool late; /* the program has used CUDA before */
 };
 

@@ -400,6 +400,6 @@ Test(heap_mapped, threads_that_free_and_unmap_below_the_heaps_of_others)
     cr_expect_eq(gp_tap_site_bytes(0, &is), 0);
     cr_expect(heaps.segments == 0 && heaps.blocks == 0 && heaps.allocated_bytes == 0 && heaps.reserved_bytes == 0);
     cr_expect(gp_map_count(gp_accounts.blocks) == 0 && gp_map_count(gp_accounts.objects) == 0);
-    cr_expect_eq(gp_memory_x_waits, 0);
+    cr_expect_eq(gp_accounts.x_memory_waits, 0);
     cr_expect_eq(lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_MAP], 0);
 }

@@ -59,6 +59,12 @@ STANDIN(void, gp_feed_alloc, const struct gp_allocation *block)
               L block->requested_bytes, L block->stream, L block->pool, block->estimated ? " estimated" : "");
 }
 
+STANDIN(void, gp_feed_linear, uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+{
+    feed_note("alloc device linear device %d ctx %u at %lx of %lu asked %lu stream 0 pool 0", device, ctx, L address,
+              L bytes, L bytes);
+}
+
 STANDIN(uint32_t, gp_feed_free_begin, enum gp_space space, uint64_t address)
 {
     feed_note("free %s at %lx", feed_spaces[space], L address);
