@@ -6,8 +6,7 @@
  *
  * A shard keeps its records in blocks, where they never move, and finds them through an index of
  * 8-byte entries:
- *
- *      index (now, old): linear probing, entry = slot + 1 : hash      blocks: 64, 128, 256 ... records; slot -> record
+ * *      index (now, old): linear probing, entry = slot + 64 : hashblocks: 64, 128, 256 ... records; slot -> record
  *
  * Only the index grows and shrinks: the shard makes a second table, and each change of the shard
  * moves some entries over, one whole cluster at a time, so that the entries left in the old table
@@ -46,7 +45,7 @@
 #define GP_MAP_NONE UINT32_MAX
 
 struct gp_map_index {
-    uint64_t *entries; /* 0 empty; else (slot + 1) << 32 | hash */
+    uint64_t *entries; /* 0 empty; else (slot + GP_MAP_FIRST) << 32 | hash */
     uint64_t mask;
 };
 
@@ -60,15 +59,20 @@ struct gp_map_chunk {
 };
 
 struct gp_map_shard {
-    uint32_t x_lock;  /* 0 free, 1 held */
-    uint32_t open;    /* bit k: block k has a free record */
-    uint64_t x_count; /* written under the lock, read without it */
-    uint64_t room;    /* records that it may still insert without taking room from the map */
-    uint32_t block_count;
-    uint32_t room_most;           /* with more it gives a batch back to the map; set when it takes the first one */
+    uint32_t x_lock;    /* 0 free, 1 held */
+    uint32_t open;      /* bit k: block k has a free record */
+    uint64_t x_count;   /* written under the lock, read without it */
+    uint32_t room;      /* records that it may still insert without taking room from the map */
+    uint32_t room_most; /* with more it gives a batch back to the map; set when it takes the first one */
+    /* Of the count, by the table and the blocks that there are (map_bounds). */
+    uint32_t full_at;             /* no insertion from here on before the table grows */
+    uint32_t trim_at;             /* below, a removal looks whether the table or the blocks shrink */
     struct gp_map_index now, old; /* old.entries NULL: no migration under way */
-    uint64_t old_at;              /* next slot to move: all slots before it are empty */
+    /* The rest is another line, which the frequent case does not read. */
+    uint64_t old_at; /* next slot to move: all slots before it are empty */
     uint64_t old_left;
+    uint32_t block_count;
+    uint32_t pad_;
     struct gp_map_chunk blocks[GP_MAP_BLOCKS];
 } GP_ALIGNED_LINE;
 
@@ -84,10 +88,9 @@ struct gp_map {
 struct gp_map_place {
     struct gp_map_index *index; /* NULL: not found */
     uint64_t at;
-    struct gp_map_chunk *block;
+    unsigned block;
     uint32_t in_block;
 };
-
 /* ---- memory and lock --------------------------------------------------------------------------------------------- */
 
 static GP_COLD void *map_memory(size_t bytes)
@@ -157,19 +160,30 @@ static inline uint32_t map_block_start(unsigned block)
     return GP_MAP_FIRST * ((1u << block) - 1);
 }
 
-static inline struct gp_record *map_place_record(const struct gp_map_place *place)
+static inline struct gp_record *map_place_record(struct gp_map_shard *shard, const struct gp_map_place *place)
 {
-    return &place->block->records[place->in_block];
+    return &shard->blocks[place->block].records[place->in_block];
 }
-
 /* The block and the place in it of an entry's record. Of a slot's number, + 64, the highest bit tells the block: block k
  * begins at slot 64 * 2^k - 64. */
-static inline void map_place_at(struct gp_map_shard *shard, uint64_t entry, struct gp_map_place *place)
+static inline void map_place_at(uint64_t entry, struct gp_map_place *place)
 {
-    uint32_t slot = (uint32_t)(entry >> 32) - 1 + GP_MAP_FIRST;
-    unsigned top = 31u - (unsigned)__builtin_clz(slot);
-    place->block = &shard->blocks[top - GP_MAP_FIRST_BITS];
-    place->in_block = slot - (1u << top);
+    uint32_t slot = (uint32_t)(entry >> 32);
+    unsigned top = 31u ^ (unsigned)__builtin_clz(slot);
+    place->block = top - GP_MAP_FIRST_BITS;
+    place->in_block = slot ^ 1u << top;
+}
+
+/* After a change of the table or of the number of blocks. The index grows at 5/8, where a miss probes about four
+ * entries, which are half a cache line. Below an eighth it is halved; after the migration it is at most a quarter full,
+ * far from growing again. The highest block is unmapped if the others could hold twice the records. */
+static GP_COLD void map_bounds(struct gp_map_shard *shard)
+{
+    uint64_t slots = shard->now.entries ? shard->now.mask + 1 : 0;
+    uint32_t index = slots > GP_MAP_INDEX_MIN ? (uint32_t)(slots / 8) : 0;
+    uint32_t blocks = shard->block_count > GP_MAP_KEPT_BLOCKS ? map_block_start(shard->block_count - 1) / 2 + 1 : 0;
+    shard->full_at = (uint32_t)(slots * 5 / 8);
+    shard->trim_at = index > blocks ? index : blocks;
 }
 
 static GP_COLD bool map_block_add(struct gp_map_shard *shard)
@@ -183,11 +197,12 @@ static GP_COLD bool map_block_add(struct gp_map_shard *shard)
     shard->blocks[k] = (struct gp_map_chunk){.records = records, .free = GP_MAP_NONE};
     shard->open |= 1u << k;
     shard->block_count++;
+    map_bounds(shard);
     return true;
 }
 
 /* Take the lowest block with room, so that the highest, which is half of the memory, can become
- * empty. There is one. Returns the record; *slot: its number. */
+ * empty. There is one. Returns the record; *slot: its number, + GP_MAP_FIRST. */
 static inline struct gp_record *map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
 {
     unsigned k = (unsigned)__builtin_ctz(shard->open);
@@ -200,40 +215,34 @@ static inline struct gp_record *map_slot_take(struct gp_map_shard *shard, uint32
     block->live++;
     if (GP_UNLIKELY(block->live == map_block_slots(k)))
         shard->open &= ~(1u << k);
-    *slot = map_block_start(k) + at;
+    *slot = map_block_slots(k) + at; /* + GP_MAP_FIRST */
     return &block->records[at];
 }
 
-static inline void map_slot_give(struct gp_map_shard *shard, struct gp_map_chunk *block, uint32_t at)
+static inline void map_slot_give(struct gp_map_shard *shard, const struct gp_map_place *place)
 {
-    struct gp_record *record = &block->records[at];
+    struct gp_map_chunk *block = &shard->blocks[place->block];
+    struct gp_record *record = &block->records[place->in_block];
     record->space = 0;
     record->key = block->free;
-    block->free = at;
+    block->free = place->in_block;
     block->live--;
-    shard->open |= 1u << (block - shard->blocks);
+    shard->open |= 1u << place->block;
 }
 
 /* Unmaps the highest block if it is empty and the others could hold twice the live records; at most
  * one per call. */
-static GP_COLD void map_block_drop(struct gp_map_shard *shard)
+static void map_blocks_trim(struct gp_map_shard *shard)
 {
     unsigned k = shard->block_count - 1;
-    if (shard->blocks[k].live)
+    if (k < GP_MAP_KEPT_BLOCKS || shard->blocks[k].live || 2 * shard->x_count > map_block_start(k))
         return;
     map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
     shard->blocks[k].records = NULL;
     shard->blocks[k].fresh = 0;
     shard->open &= ~(1u << k);
     shard->block_count--;
-}
-
-/* The count is looked at first: it is in a line that is here. */
-static inline void map_blocks_trim(struct gp_map_shard *shard)
-{
-    unsigned count = shard->block_count;
-    if (GP_UNLIKELY(2 * shard->x_count <= map_block_start(count - 1) && count > GP_MAP_KEPT_BLOCKS))
-        map_block_drop(shard);
+    map_bounds(shard);
 }
 
 /* ---- index ------------------------------------------------------------------------------------------------------- */
@@ -250,8 +259,8 @@ static inline bool map_index_find(struct gp_map_shard *shard, struct gp_map_inde
             return false;
         if ((uint32_t)entry != (uint32_t)hash)
             continue;
-        map_place_at(shard, entry, place);
-        const struct gp_record *record = map_place_record(place);
+        map_place_at(entry, place);
+        const struct gp_record *record = map_place_record(shard, place);
         if (GP_LIKELY(record->key == key && record->space == space))
             return true;
     }
@@ -275,7 +284,7 @@ static inline struct gp_record *map_lookup(struct gp_map_shard *shard, uint64_t 
 {
     bool found = map_is_plain(shard) ? map_index_find(shard, &shard->now, hash, space, key, place)
                                      : map_lookup_both(shard, hash, space, key, place);
-    return found ? map_place_record(place) : NULL;
+    return found ? map_place_record(shard, place) : NULL;
 }
 
 static inline void map_index_put(struct gp_map_index *index, uint64_t entry)
@@ -331,6 +340,7 @@ static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
     /* gp_map_prefetch reads them without the lock. */
     __atomic_store_n(&shard->now.entries, entries, __ATOMIC_RELAXED);
     __atomic_store_n(&shard->now.mask, slots - 1, __ATOMIC_RELAXED);
+    map_bounds(shard);
     if (!shard->old.entries)
         return true;
     shard->old_left = shard->x_count;
@@ -338,25 +348,22 @@ static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
     return true;
 }
 
-/* Makes room for one more entry. The index grows at 5/8, where a miss probes about four entries,
- * which are half a cache line. Without memory for a larger table, the present one fills up to
- * 7/8. */
-static inline bool map_index_reserve(struct gp_map_shard *shard)
+/* Makes room for one more entry. Without memory for a larger table, the present one fills up to 7/8. */
+static bool map_index_reserve(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.entries ? shard->now.mask + 1 : 0;
-    if (GP_LIKELY((shard->x_count + 1) * 8 <= slots * 5))
+    if (shard->x_count < shard->full_at)
         return true;
     if (!shard->old.entries && map_index_resize(shard, slots ? slots * 2 : GP_MAP_INDEX_MIN))
         return true;
     return (shard->x_count + 1) * 8 <= slots * 7;
 }
 
-/* Below an eighth the index is halved; after the migration it is at most a quarter full, far from
- * growing again. */
-static inline void map_index_trim(struct gp_map_shard *shard)
+static GP_COLD void map_trim(struct gp_map_shard *shard)
 {
     uint64_t slots = shard->now.mask + 1;
-    if (GP_UNLIKELY(slots > GP_MAP_INDEX_MIN && shard->x_count * 8 < slots && !shard->old.entries))
+    map_blocks_trim(shard);
+    if (slots > GP_MAP_INDEX_MIN && shard->x_count * 8 < slots && !shard->old.entries)
         map_index_resize(shard, slots / 2);
 }
 
@@ -370,7 +377,7 @@ static GP_COLD bool map_room_take(struct gp_map *map, struct gp_map_shard *shard
         want = room < map->batch ? room : map->batch;
     } while (want &&
              !__atomic_compare_exchange_n(&map->x_room, &room, room - want, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    shard->room += want;
+    shard->room += (uint32_t)want;
     shard->room_most = 2 * (uint32_t)map->batch;
     return want;
 }
@@ -392,7 +399,7 @@ static inline void map_room_give(struct gp_map *map, struct gp_map_shard *shard)
 {
     shard->room++;
     if (GP_UNLIKELY(shard->room > shard->room_most)) {
-        shard->room -= map->batch;
+        shard->room -= (uint32_t)map->batch;
         __atomic_fetch_add(&map->x_room, map->batch, __ATOMIC_RELAXED);
     }
 }
@@ -404,11 +411,12 @@ static inline void map_remove(struct gp_map *map, struct gp_map_shard *shard, co
     map_index_remove(place->index, place->at);
     if (GP_UNLIKELY(place->index == &shard->old))
         shard->old_left--;
-    map_slot_give(shard, place->block, place->in_block);
-    __atomic_store_n(&shard->x_count, shard->x_count - 1, __ATOMIC_RELAXED);
+    map_slot_give(shard, place);
+    uint64_t count = shard->x_count - 1;
+    __atomic_store_n(&shard->x_count, count, __ATOMIC_RELAXED);
     map_room_give(map, shard);
-    map_blocks_trim(shard);
-    map_index_trim(shard);
+    if (GP_UNLIKELY(count < shard->trim_at))
+        map_trim(shard);
     if (GP_UNLIKELY(shard->old.entries))
         map_migrate(shard);
 }
@@ -422,7 +430,7 @@ static inline uint64_t map_fill(struct gp_map_shard *shard, uint64_t hash, const
     **into = *record;
     __atomic_store_n(&shard->x_count, shard->x_count + 1, __ATOMIC_RELAXED);
     shard->room--;
-    return ((uint64_t)slot + 1) << 32 | (uint32_t)hash;
+    return (uint64_t)slot << 32 | (uint32_t)hash;
 }
 
 /* -EDQUOT: the room in other shards has to be collected first. */
@@ -489,7 +497,7 @@ uint64_t gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
 /* Whether the table, the blocks and the shard's part of the limit have room for one more record. */
 static inline bool map_has_room(const struct gp_map_shard *shard)
 {
-    return GP_LIKELY(shard->room && shard->open && (shard->x_count + 1) * 8 <= (shard->now.mask + 1) * 5);
+    return GP_LIKELY(shard->room && shard->open && shard->x_count < shard->full_at);
 }
 
 /* Under the lock; as gp_map_insert, and -EDQUOT as map_add. */
@@ -511,14 +519,15 @@ static inline int map_insert(struct gp_map *map, struct gp_map_shard *shard, uin
     return 0;
 }
 
-int gp_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record *record, struct gp_record *old,
-                       struct gp_map_hold *hold)
+/* It stays locked, unless the answer is negative. */
+static inline int map_insert_lock(struct gp_map *map, uint64_t hash, const struct gp_record *record,
+                                  struct gp_record *old, struct gp_map_hold *hold)
 {
     struct gp_map_shard *shard = map_shard(map, hash);
+    hold->lock = &shard->x_lock;
     for (bool gathered = false;; gathered = true) {
         map_lock(shard);
         int rc = map_insert(map, shard, hash, record, old, &hold->record);
-        hold->lock = &shard->x_lock;
         if (GP_LIKELY(rc >= 0))
             return rc;
         map_unlock(shard);
@@ -528,6 +537,12 @@ int gp_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record
             return -ENOSPC;
         map_room_gather(map);
     }
+}
+
+int gp_map_insert_hold(struct gp_map *map, uint64_t hash, const struct gp_record *record, struct gp_record *old,
+                       struct gp_map_hold *hold)
+{
+    return map_insert_lock(map, hash, record, old, hold);
 }
 
 void gp_map_release(const struct gp_map_hold *hold)
@@ -540,30 +555,37 @@ int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_
     struct gp_map_hold hold;
     if (record->space == 0)
         return -EINVAL;
-    int rc = gp_map_insert_hold(map, map_hash(record->space, record->key), record, old, &hold);
+    int rc = map_insert_lock(map, map_hash(record->space, record->key), record, old, &hold);
     if (GP_LIKELY(rc >= 0))
         map_unlock_word(hold.lock);
     return rc;
 }
 
-int gp_map_take_hashed(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out)
+static inline int map_take(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out)
 {
     struct gp_map_shard *shard = map_shard(map, hash);
     struct gp_map_place place;
+    int rc = -ENOENT;
     map_lock(shard);
     struct gp_record *live = map_lookup(shard, hash, space, key, &place);
     if (GP_LIKELY(live)) {
         if (out)
             *out = *live;
         map_remove(map, shard, &place);
+        rc = 0;
     }
     map_unlock(shard);
-    return live ? 0 : -ENOENT;
+    return rc;
+}
+
+int gp_map_take_hashed(struct gp_map *map, uint64_t hash, uint8_t space, uint64_t key, struct gp_record *out)
+{
+    return map_take(map, hash, space, key, out);
 }
 
 int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
 {
-    return gp_map_take_hashed(map, map_hash(space, key), space, key, out);
+    return map_take(map, map_hash(space, key), space, key, out);
 }
 
 int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
