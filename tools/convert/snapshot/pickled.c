@@ -11,7 +11,7 @@
 #define GP_PICKLED_BATCH 1000u
 #define GP_PICKLED_TEXT  4096u /* a mangled C++ name may have thousands of bytes; more are not readable */
 
-static void pickled_flush(struct gp_pickled *out)
+void gp_snapshot_pickled_flush(struct gp_pickled *out)
 {
     for (uint32_t done = 0; done < out->used && !out->error;) {
         ssize_t n = write(out->fd, out->buffer + done, out->used - done);
@@ -26,24 +26,13 @@ static void pickled_flush(struct gp_pickled *out)
 
 static void pickled_bytes(struct gp_pickled *out, const void *bytes, uint32_t count)
 {
-    if (out->used + count > sizeof(out->buffer))
-        pickled_flush(out);
-    memcpy(out->buffer + out->used, bytes, count);
+    memcpy(gp_pickled_room(out, count), bytes, count);
     out->used += count;
 }
 
 static void pickled_op(struct gp_pickled *out, char op)
 {
     pickled_bytes(out, &op, 1);
-}
-
-/* An opcode and a number of `bytes` bytes, the lowest first. */
-static void pickled_number(struct gp_pickled *out, char op, uint64_t value, unsigned bytes)
-{
-    uint8_t text[9] = {(uint8_t)op};
-    for (unsigned i = 0; i < bytes; i++)
-        text[1 + i] = (uint8_t)(value >> 8 * i);
-    pickled_bytes(out, text, 1 + bytes);
 }
 
 void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd)
@@ -59,25 +48,8 @@ void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd)
 int gp_snapshot_pickled_end(struct gp_pickled *out)
 {
     pickled_op(out, '.');
-    pickled_flush(out);
+    gp_snapshot_pickled_flush(out);
     return out->error;
-}
-
-void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value)
-{
-    if (value >= 0 && value <= UINT8_MAX) {
-        pickled_number(out, 'K', (uint64_t)value, 1); /* BININT1 */
-    } else if (value >= 0 && value <= UINT16_MAX) {
-        pickled_number(out, 'M', (uint64_t)value, 2); /* BININT2 */
-    } else if (value >= INT32_MIN && value <= INT32_MAX) {
-        pickled_number(out, 'J', (uint64_t)value, 4); /* BININT */
-    } else {
-        unsigned bytes = 5; /* LONG1: two's complement, as short as it may be */
-        while (bytes < 8 && (value >> (8 * bytes - 1) != 0 && value >> (8 * bytes - 1) != -1))
-            bytes++;
-        pickled_op(out, '\x8a');
-        pickled_number(out, (char)bytes, (uint64_t)value, bytes);
-    }
 }
 
 void gp_snapshot_pickled_bool(struct gp_pickled *out, bool value)
@@ -89,7 +61,7 @@ void gp_snapshot_pickled_float(struct gp_pickled *out, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
-    pickled_number(out, 'G', __builtin_bswap64(bits), 8);
+    gp_pickled_number(out, 'G', __builtin_bswap64(bits), 8);
 }
 
 void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text)
@@ -97,7 +69,7 @@ void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text)
     char clean[GP_PICKLED_TEXT];
     gp_text_clean(clean, sizeof(clean), text, strnlen(text, sizeof(clean)));
     uint32_t bytes = (uint32_t)strlen(clean);
-    pickled_number(out, 'X', bytes, 4);
+    gp_pickled_number(out, 'X', bytes, 4);
     pickled_bytes(out, clean, bytes);
 }
 
@@ -111,13 +83,8 @@ void gp_snapshot_pickled_pair(struct gp_pickled *out, int64_t first, int64_t sec
 uint32_t gp_snapshot_pickled_remember(struct gp_pickled *out)
 {
     uint32_t memo = out->memo_count++;
-    pickled_number(out, memo <= UINT8_MAX ? 'q' : 'r', memo, memo <= UINT8_MAX ? 1 : 4);
+    gp_pickled_number(out, memo <= UINT8_MAX ? 'q' : 'r', memo, memo <= UINT8_MAX ? 1 : 4);
     return memo;
-}
-
-void gp_snapshot_pickled_again(struct gp_pickled *out, uint32_t memo)
-{
-    pickled_number(out, memo <= UINT8_MAX ? 'h' : 'j', memo, memo <= UINT8_MAX ? 1 : 4);
 }
 
 void gp_snapshot_pickled_dict(struct gp_pickled *out)
