@@ -505,6 +505,77 @@ def healthy():
     return training(leak=False)
 
 
+USES = {"weights": ("weights", 0.9), "optimizer": ("optimizer state", 0.9), "activations": ("activations", 0.8), "workspace": ("workspace", 0.85),
+        "temporary": ("probably temporary", 0.6), "grows": ("grows", None)}
+USED = {"Linear.__init__": "weights", "Adam._init_group": "optimizer", "attention": "activations", "mlp": "activations", "cublasCreate": "workspace",
+        "accumulate_grad": "temporary", "routed_experts": "grows"}
+
+
+def used(document):
+    """Says of each block what it is for.  One of the sites has blocks of two uses."""
+    names = [site["name"].split(" ")[0] for site in document["sites"]]
+    for device in document["devices"]:
+        if device["device"] == "host":
+            device["uses"] = None
+            continue
+        lives, moments_of = device["lifetimes"], device["moments"]
+        lives["uses"] = [("temporary" if names[row[3]] == "mlp" and i % 7 == 0 else USED.get(names[row[3]])) for i, row in enumerate(lives["rows"])]
+        if moments_of:
+            moments_of["uses"] = [[None, "weights", "activations", "temporary"][i % 4] for i in range(len(moments_of["parts"]))]
+        device["uses"] = {use: dict(text=text, confidence=sure, at_peak_bytes=0) for use, (text, sure) in USES.items()}
+    return document
+
+
+def change(text, name, status="ok", needed=None, cost=None, why=None, **more):
+    return dict(change=text, name=name, spec=f"{name}=x", status=status, needed_bytes=needed, saved_bytes=None if needed is None else 9 * GIB - needed,
+                allocated_peak_bytes=needed, cost=dict(kernels_percent=cost), how="run", fits=None if needed is None else needed < 8 * GIB, why=why, **more)
+
+
+def tried(document, fits=False):
+    """As `gpuprof dryrun --try -o` writes it."""
+    document["dryrun"] = dict(gpu="rtx-4070", name="NVIDIA GeForce RTX 4070", needed_bytes=9 * GIB, fits=fits, why=None, helps=[], tried=[
+        change("checkpoint Block (each of 8) + the loss in 8 chunks, with its gradient at once", "combination", needed=4 * GIB, cost=64.2),
+        change("checkpoint Block (each of 8)", "checkpoint", needed=6 * GIB, cost=16.4),
+        change("the loss in 8 chunks, with its gradient at once", "loss", needed=17 * GIB // 2, cost=48.0),
+        change("expandable_segments:True", "allocator", needed=9 * GIB, cost=0.0),
+        change("fused=True", "optimizer", needed=19 * GIB // 2),
+        change("foreach=False", "optimizer", "failed", why="CMD failed with status 1 with this change"),
+        change("offload", "offload", "not possible", why="CMD has no backward pass")])
+    return document
+
+
+# A name as the compiler writes it: one word of as many letters as a name of a site has.
+LONG = "std::__detail::_Map_base<gpu::Table<thrust::device_allocator<float>,gpu::Layout<128,64,8>>,gpu::Hash<unsigned_long>>::operator[]<gpu::Key const&>(gpu::Key_const&)"
+
+
+def wide():
+    """Ten devices, and names as long as those of C++ and of build folders."""
+    document = used(training())
+    path = "/home/builder/.cache/bazel/_bazel_builder/0f1e2d3c4b5a69788796a5b4c3d2e1f0/execroot/_main/bazel-out/k8-opt/bin/training/runtime/memory/"
+    first, host = document["devices"][0], document["devices"][2]
+    document["devices"] = [dict(first, device=i, name=f"NVIDIA RTX PRO 6000 Blackwell Server Edition {i}", uuid=f"GPU-{i}") for i in range(10)] + [host]
+    document["recording"]["command_line"] = "python3 " + path + "train.py --config=" + path + "a.toml"
+    for site in document["sites"]:
+        if site["site"] % 2:
+            site["name"] = f"{LONG[:150 - site['site'] % 40]} (file_{site['site']}.cu:{site['site']})"
+        for one in site["frames"]:
+            one["file"] = path + one["file"] if one["file"] else ""
+            one["function"] = one["function"] if one["python"] else LONG
+    for suspect in document["leaks"]["suspects"]:
+        suspect.update(function=LONG, file=path + "experts.cu")
+    document["leaks"]["candidates"] = [dict(s, rank=i, confidence=0.5, if_steps_bytes_per_step=s["bytes_per_step"], function=LONG, because=f"{LONG} keeps all of it")
+                                       for i, s in enumerate(document["leaks"]["suspects"], 1)]
+    document["steps"].update(word="repeat", sure=0.93)
+    for mark in document["marks"]:
+        mark["name"] = LONG
+    document["oom"] = document["oom"] + "what helps  - free what " + LONG + " keeps\n"
+    document["recording"]["lost"] = {"ring_full": 3, "a_cause_with_a_long_name_that_this_page_does_not_know_yet": 4}
+    sleeps = json.loads(json.dumps(tiny()["devices"][0]["sleeps"]))
+    for device in document["devices"][:1]:
+        device["sleeps"] = [dict(s, released=[dict(r, site=3) for r in s["released"]]) for s in sleeps]
+    return document
+
+
 def operations():
     """Three sites of one line: two are blocks of one operation, the third is another's."""
     document = tiny()
@@ -520,7 +591,8 @@ def operations():
     return document
 
 
-MAKERS = dict(operations=operations, training=training, healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=huge, ranks=ranks)
+MAKERS = dict(operations=operations, training=lambda: used(training()), healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=lambda: used(huge()), ranks=ranks, wide=wide,
+              tried=lambda: tried(tiny()))
 
 if __name__ == "__main__":
     out = sys.argv[1]

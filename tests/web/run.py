@@ -262,10 +262,146 @@ def test_the_answers(case):
             [f"{100 * device['fragmentation']['utilisation']:.1f} %"])):
         for part in parts:
             assert part in answer, f"{part!r} is not in {answer!r}"
-    equal(len(said), 5, "answers")
+    equal(len(said), 6, "answers")
     healthy, document = case.open("healthy")
     said = healthy.eval("document.querySelectorAll('.answer')[3].innerText")
     assert "nothing" in said and document["leaks"]["why"] in said, said
+
+
+def helped(case, name, document, index=0):
+    """The sixth answer and the section of a document, as text."""
+    case.make(name, document)
+    page = case.page()
+    page.open(case.path(name))
+    page.eval(SETTLE)
+    choose(page, index)
+    equal(page.complaints(), [], f"{name}: complaints")
+    heads = page.eval("[...document.querySelectorAll('.answer .question')].map(q => q.textContent)")
+    equal(heads[5:], ["What would help?"], "the sixth question")
+    return page, page.eval("document.querySelectorAll('.answer')[5].innerText"), page.eval("document.getElementById('helps').innerText")
+
+
+def test_what_would_help_was_run(case):
+    """The rows that a dry run has run, and no row that it has not; else what is known, each with its source; else how to try."""
+    document = fixtures.tried(fixtures.tiny())
+    page, said, section = helped(case, "tried-tiny", document)
+    rows = document["dryrun"]["tried"]
+    for part in (size(rows[0]["saved_bytes"]), rows[0]["change"], "+64 % kernels", "fits rtx-4070", "4 more changes"):
+        assert part in said, f"{part!r} is not in {said!r}"
+    ran = [r for r in rows if r["status"] != "not possible"]
+    have = page.eval(f"{READ_TABLE}('tried-table')")
+    equal(have, [[r["change"], js(r["needed_bytes"]), js(r["saved_bytes"]), js(r["cost"]["kernels_percent"]), js(r["fits"]), js(r["why"])] for r in ran], "rows")
+    shown = page.eval("[...document.querySelectorAll('#tried-table tbody tr')].map(r => [...r.cells].map(c => c.innerText))")
+    equal([r[2] for r in shown], ["5.000 GiB", "3.000 GiB", "512.0 MiB", "nothing", "−512.0 MiB", "failed"], "saved")
+    equal([r[3] for r in shown], ["+64 %", "+16 %", "+48 %", "+0 %", "–", "–"], "kernels")
+    assert "No file of the program was changed" in section and "does not fit" in section, section
+    for change in document["dryrun"]["tried"][:5]:
+        change.update(saved_bytes=-1, fits=False)
+    _, said, _ = helped(case, "tried-nothing", document)
+    assert "none that was tried" in said and "5 changes ran" in said, said
+    document["dryrun"].update(tried=[], why="nothing was tried: CMD loads no PyTorch")
+    page, said, section = helped(case, "tried-none", document)
+    assert "not known" in said and "CMD loads no PyTorch" in said and "CMD loads no PyTorch" in section, said
+    equal(page.eval("document.getElementById('tried-table')"), None, "a table of no rows")
+    document["dryrun"].update(tried=None, why=None, helps=["expandable_segments:True: 1.000 GiB instead of 2.000 GiB, by a replay"])
+    page, said, section = helped(case, "not-tried", document)
+    assert "by a replay" in said and "by a replay" in section and "gpuprof dryrun --try -- ./vectoradd" in section, section
+    equal(page.eval("document.getElementById('tried-table')"), None, "a table of what was not run")
+
+
+def test_what_would_help_is_known(case):
+    document = fixtures.training()
+    document["devices"][0]["helps"], document["devices"][1]["helps"] = ["free what routed_experts (moe.py:143) keeps: 1.000 GiB so far"], []
+    document["oom"] += "what helps  - free 5 GiB more,\n              or ask for less\n            - wait for the others\n"
+    _, said, section = helped(case, "known", document)
+    assert "free 5 GiB more, or ask for less" in said and "2 more hints" in said, said
+    for part in ("The last failed request", "wait for the others", "The recording", "free what routed_experts (moe.py:143) keeps", "gpuprof dryrun --try -- python3 train.py --model moe-7b"):
+        assert part in section, f"{part!r} is not in {section!r}"
+    _, said, section = helped(case, "known", document, 1)  # nothing of the other device
+    assert "not known" in said and "gpuprof dryrun --try" in said, said
+    assert "Nothing in the recording tells" in section and "routed_experts" not in section and "5 GiB" not in section, section
+
+
+def layers_of(page, stack):
+    """The table of the layers: names, and a row for each moment."""
+    page.eval(f"[...document.querySelectorAll('#timeline .switch button')].find(b => b.textContent === {json.dumps(stack)}).click()")
+    page.eval(SETTLE)
+    page.eval("document.querySelector('#timeline details.astable').open = true")
+    page.eval(SETTLE)
+    page.eval("document.querySelectorAll('#timeline button.more').forEach(b => { while (!b.hidden) b.click(); })")
+    names = page.eval("[...document.querySelectorAll('#layers-table thead th')].map(h => h.textContent)")
+    return names[2:], [[int(v) for v in row] for row in page.eval(f"{READ_TABLE}('layers-table')")]
+
+
+def test_stacked_by_use(case):
+    """Each block counts for its own use, also at a call site of several; what is less than sure is "probably", the rest is "not
+    known", and the sum is that of the other stacks at each time."""
+    for name in ("training", "huge"):
+        page, document = case.open(name)
+        device = document["devices"][int(page.eval("document.querySelector('button.device[aria-pressed=true]').textContent.slice(4)"))]
+        names, rows = layers_of(page, "use")
+        assert "stack=use" in address(page) if page.eval(FOLLOWED) is None else True, address(page)
+        texts = {use: about["text"] for use, about in device["uses"].items()}
+        assert set(names) <= {*texts.values(), "not known", "all others"} and "not known" in names and "activations" in names, names
+        assert "probably temporary" in names and "temporary" not in names, names
+        for row in rows:
+            equal(sum(row[2:]), row[1], f"{name}: the sum of the uses at {row[0]}")
+        _, others = layers_of(page, "call site")
+        equal([row[:2] for row in rows], [row[:2] for row in others], f"{name}: moments and sums of the call sites")
+        if name == "training":
+            lives, middle = device["lifetimes"], rows[len(rows) // 2]
+            want = dict.fromkeys(names, 0)
+            for use, (begin, end, bytes_of, _, _) in zip(lives["uses"], lives["rows"]):
+                if begin <= middle[0] and (end is None or end > middle[0]):
+                    want[texts.get(use, "not known")] += bytes_of
+            equal(middle[2:], [want[n] for n in names], "the layers at a moment")
+        equal(page.complaints(), [], "complaints")
+        page.close()
+    page, _ = case.open("healthy")  # of which no use is known
+    equal(page.eval("[...document.querySelectorAll('#timeline .switch button')].map(b => b.textContent)"), ["call site", "owner", "kind"], "stacks")
+
+
+# What is wider than the box that hides or scrolls it, in the whole page with all tables open.
+CUT = """[...document.querySelectorAll('.scroll, .plot, .flame, .map, .legend, .readout, nav, nav ul, .brand, h1, pre, table th, table td, svg.spark, .figures, .facts, .note, .banner')]
+    .filter(e => e.checkVisibility() && e.clientWidth > 0 && !e.matches('.hidden') && e.scrollWidth > e.clientWidth + 1)
+    .map(e => `${e.closest('section')?.id ?? ''} ${e.closest('table')?.id ?? ''} ${e.tagName}.${e.className}: ${e.scrollWidth} of ${e.clientWidth}: ${e.textContent.slice(0, 60)}`).slice(0, 5)"""
+# Canvases as wide as their boxes, and the line of what is allocated where the plot ends.
+ENDS = """[...document.querySelectorAll('.plot')].map(p => {
+    const u = p.view && p.view.plot, { left, top, width, height } = u.bbox, x = Math.round(u.valToPos(u.scales.x.max, 'x', true));
+    const ink = u.ctx.getImageData(left + width - 3, top, 2, height).data, clear = u.ctx.getImageData(left + width + 4, 0, 2, top + height).data;
+    let inked = 0;
+    for (let i = 3; i < ink.length; i += 4) inked += ink[i] > 0;
+    return [Math.abs(u.width - p.clientWidth) < 2, Math.abs(x - left - width) < 2, inked > 0];
+})"""
+
+
+def test_nothing_is_cut(case):
+    """No table, plot or line of the page is wider than the box that shows it."""
+    for name in ("wide", "tried", "training", "ranks"):
+        for width, height in ((1280, 800), (480, 900), (1920, 1080)):
+            for dark in (False, True) if name == "wide" else (False,):
+                page, document = case.open(name, width=width, height=height, dark=dark)
+                page.eval("document.querySelectorAll('details.astable').forEach(d => d.open = true)")
+                page.eval(SETTLE)
+                page.eval("[...document.querySelectorAll('details.site')].slice(0, 30).forEach(d => d.open = true)")
+                page.eval(SETTLE)
+                where = f"{name}, {width} pixels, {'dark' if dark else 'light'}"
+                equal(page.eval(CUT), [], where)
+                have = page.eval("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+                assert have <= width, f"{where}: the page is {have} pixels wide"
+                equal(page.complaints(), [], f"{where}: complaints")  # reading the canvas, below, is one
+                ends = page.eval(ENDS)
+                equal(ends, [[True, True, True]] * len(ends), f"{where}: plots")
+                assert len(ends) > 0, f"{where}: no plot"
+                if width == 480 and name == "wide":
+                    assert page.eval("document.querySelectorAll('.scroll.lines').length > 5"), "no table has a line for each cell"
+                    equal(page.eval("[...document.querySelectorAll('.lines tbody tr:first-child > *')].filter(c => c.dataset.name && !getComputedStyle(c, '::before').content.includes(c.dataset.name)).length"), 0, "cells without the name of their column")
+                page.close()
+    page, _ = case.open("wide", width=480, height=900)  # a wider window has columns again
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
+    page.eval(SETTLE)
+    page.eval(FOLLOWED)
+    equal(page.eval("document.querySelectorAll('.lines').length"), 0, "tables that stay lines")
 
 
 def test_candidates_are_no_denial(case):
@@ -779,13 +915,14 @@ def test_a_site_keeps_its_colour(case):
 def test_bars_end_before_numbers(case):
     for options in ({}, dict(width=390, height=844, mobile=True)):
         page, _ = case.open("training", **options)
-        wrong = page.eval("""[...document.querySelectorAll('td.bar')].filter(c => c.offsetParent && c.textContent).map(c => {
+        wrong = page.eval("""[...document.querySelectorAll('td.bar')].filter(c => c.offsetParent && c.textContent && !getComputedStyle(c).backgroundSize.startsWith('0px')).map(c => {
             const text = document.createRange();
             text.selectNodeContents(c);
             const box = c.getBoundingClientRect(), part = Number(c.style.getPropertyValue('--part'));
             return [c.textContent, box.left + part * (box.width - 98), text.getBoundingClientRect().left];
         }).filter(c => c[1] > c[2])""")
         equal(wrong[:3], [], "bars through numbers")
+        assert options or page.eval("[...document.querySelectorAll('td.bar')].some(c => c.offsetParent && !getComputedStyle(c).backgroundSize.startsWith('0px'))"), "no bars"
 
 
 def test_view_can_be_saved(case):
@@ -966,9 +1103,24 @@ def test_ranks_are_the_document(case):
         page.close()
 
 
+def test_ranks_have_what_would_help(case):
+    """The rows of the dry run that made the recordings; without it, where to look."""
+    for name, dryrun, said, rows in (("ranks-tried", fixtures.tried({})["dryrun"], "5.000 GiB less", 6), ("ranks-plain", None, "see one rank", None)):
+        document = fixtures.ranks()
+        if dryrun:
+            document["dryrun"] = dryrun
+        case.make(name, document)
+        page = case.page()
+        page.open(case.path(name))
+        page.eval(SETTLE)
+        assert said in page.eval("document.querySelectorAll('.answer')[5].innerText"), name
+        equal(page.eval("document.querySelector('#tried-table')?.tBodies[0].rows.length ?? null"), rows, f"{name}: rows")
+        equal(page.complaints(), [], f"{name}: complaints")
+
+
 def test_axe_finds_nothing(case):
     script = case.axe()
-    for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("empty", (True,)), ("hostile", (False,)), ("ranks", (False, True))):
+    for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("tried", (False, True)), ("empty", (True,)), ("hostile", (False,)), ("ranks", (False, True))):
         for dark in modes:
             page, _ = case.open(name, dark=dark)
             # 20 rows of each table have every kind of cell; thousands of rows would take minutes.

@@ -52,12 +52,12 @@ export const KINDS = {
     imported: ["#2b7f8f", "#5fbccd"],
     virtual: ["#6b6f76", "#b3b8c0"],
 };
-// Layers of a stack by call site or owner, the largest first; neighbours differ in lightness.
+// Layers of a stack by call site, owner or use, the largest first; neighbours differ in lightness.
 const LAYERS = [["#2f69bd", "#5c94e6"], ["#e0a030", "#c98a2c"], ["#1f8a68", "#3fb08c"], ["#d68fc4", "#8f4a80"], ["#8a4a2f", "#d08a68"], ["#7cc0e0", "#2f7590"],
     ["#6a4fb8", "#a68df0"], ["#9fb84a", "#6f8430"], ["#a3334f", "#e87a94"], ["#b9a88a", "#7d6f58"]];
-const REST = ["#c3c8d0", "#4a525e"];
+const REST = ["#c3c8d0", "#4a525e"], UNKNOWN = ["#8f97a3", "#767f8c"];
 
-export const layerColour = (index, rest) => (rest ? REST : LAYERS[index % LAYERS.length])[isDark() ? 1 : 0];
+export const layerColour = (index, rest, unknown) => (rest ? REST : unknown ? UNKNOWN : LAYERS[index % LAYERS.length])[isDark() ? 1 : 0];
 
 const SPARE = [["#8b5fbf", "#a683d6"], ["#5b8c3a", "#7cb057"], ["#c0504d", "#d97a77"]];
 

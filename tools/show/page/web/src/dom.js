@@ -31,17 +31,37 @@ function csvCell(value) {
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
+/* A table that is wider than the page has a line for each cell instead, with the name of its column.  Whether it is wider is
+ * measured again when the page changes its width; new rows can only make it wider. */
+const widths = new WeakMap(), grown = new Set();
+function fit(box) {
+    if (!box.classList.contains("lines") && box.scrollWidth > box.clientWidth) box.classList.add("lines");
+    widths.set(box, box.clientWidth);
+}
+const watcher = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+    if (widths.get(target) === target.clientWidth) return;
+    target.classList.remove("lines");
+    fit(target);
+}));
+// Measuring lays the page out, so it waits for all rows that are added now.
+function fitLater(box) {
+    if (!grown.size) requestAnimationFrame(() => (grown.forEach(fit), grown.clear()));
+    grown.add(box);
+}
+
 // A button adds the rows beyond this: a browser lays out a thousand at once without a pause.
 const CHUNK = 1000;
 
 /* columns: [{name, value(row) -> raw value, csv(row) -> what a CSV file has instead, show(row) -> text or element, number, bar(row) -> 0..1, help}]
  * The raw value is in data-value, for scripts and for the tests. */
 export function table({ caption, columns, rows, first = CHUNK, id, hideCaption = true }) {
-    const body = el("tbody");
+    const body = el("tbody", { role: "rowgroup" });
     // A click on a head sorts by its column: the largest number or the first name at the top, and a second click turns it around.
-    const head = el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.number && "number", title: c.help }, c.name && rows.length > 1 ? el("button", { type: "button", class: "sort", click: (e) => sort(c, e.currentTarget.parentElement) }, c.name) : c.name)));
+    const head = el("tr", { role: "row" }, columns.map((c) => el("th", { scope: "col", role: "columnheader", class: [c.number && "number", c.name.length > 24 && "long"].filter(Boolean).join(" "), title: c.help }, c.name && rows.length > 1 ? el("button", { type: "button", class: "sort", click: (e) => sort(c, e.currentTarget.parentElement) }, c.name) : c.name)));
     const given = rows;
-    const whole = el("table", { id }, el("caption", { class: hideCaption && "hidden" }, caption), el("thead", {}, head), body);
+    // The roles are those of the elements, which they lose where they are lines.
+    const whole = el("table", { id, role: "table" }, el("caption", { class: hideCaption && "hidden" }, caption), el("thead", { role: "rowgroup" }, head), body);
+    const box = el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole);
     const more = el("button", { type: "button", class: "more", click: () => add(CHUNK) });
     let shown = 0;
     // A site is a number in the document; the file has its name too.
@@ -50,12 +70,12 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
     const cell = (column, row, index) => {
         const raw = column.value(row);
         const content = column.show ? column.show(row) : String(raw ?? "–");
-        const props = { class: column.number ? "number" : column.class, "data-value": String(raw ?? ""), title: column.title && column.title(row) };
+        const props = { class: column.number ? "number" : column.class, "data-value": String(raw ?? ""), "data-name": column.name || false, title: column.title && column.title(row) };
         if (column.bar) {
             props.style = { "--part": String(Math.max(0, Math.min(1, column.bar(row) || 0))) };
             props.class = `${props.class || ""} bar`;
         }
-        return index === 0 ? el("th", { scope: "row", ...props }, content) : el("td", props, content);
+        return index === 0 ? el("th", { scope: "row", role: "rowheader", ...props }, content) : el("td", { role: "cell", ...props }, content);
     };
     function sort(column, cell) {
         const first = column.number ? "descending" : "ascending", other = column.number ? "ascending" : "descending";
@@ -77,13 +97,15 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
     function add(amount) {
         const until = Math.min(rows.length, shown + amount);
         const fresh = document.createDocumentFragment();
-        for (; shown < until; shown++) fresh.append(el("tr", {}, columns.map((c, i) => cell(c, rows[shown], i))));
+        for (; shown < until; shown++) fresh.append(el("tr", { role: "row" }, columns.map((c, i) => cell(c, rows[shown], i))));
         body.append(fresh);
         more.hidden = shown >= rows.length;
         more.textContent = `Show ${Math.min(CHUNK, rows.length - shown)} more of ${plural(rows.length, "row")}`;
+        if (box.isConnected) fitLater(box);
     }
     add(first);
-    return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole), el("div", { class: "under" }, more, download));
+    watcher.observe(box);
+    return el("div", { class: "tablebox" }, box, el("div", { class: "under" }, more, download));
 }
 
 // The table of a picture's numbers, made when it is opened.

@@ -3,7 +3,8 @@
 // each stretch of time.  Both become one list of states, with the changes that lead from each to the next.
 import { shorter } from "./format.js";
 
-export const STACKS = [["site", "call site"], ["owner", "owner"], ["kind", "kind"]];
+export const STACKS = [["site", "call site"], ["owner", "owner"], ["kind", "kind"], ["use", "use"]];
+export const UNKNOWN_USE = "not known";
 const MOST_LAYERS = 10;
 
 // Samples several step functions at the times of all their points.
@@ -63,13 +64,15 @@ class Steps {
     }
 }
 
-function ofBlocks(rows) {
+// uses: what each row is for; null: not known.
+function ofBlocks(rows, uses) {
     const steps = new Steps(), numbers = new Map(), ends = rows.filter((r) => r[1] !== null).sort((a, b) => a[1] - b[1]);
-    const part = (row) => {
-        const key = `${row[3]} ${row[4]}`;
-        if (!numbers.has(key)) numbers.set(key, steps.parts.push({ site: row[3], kind: row[4] }) - 1);
-        return numbers.get(key);
-    };
+    const parts = new Map(rows.map((row, i) => {
+        const use = uses[i] ?? null, key = `${row[3]} ${row[4]} ${use}`;
+        if (!numbers.has(key)) numbers.set(key, steps.parts.push({ site: row[3], kind: row[4], use }) - 1);
+        return [row, numbers.get(key)];
+    }));
+    const part = (row) => parts.get(row);
     let next = 0;
     const close = (until) => {
         for (; next < ends.length && ends[next][1] <= until; next++) {
@@ -87,9 +90,9 @@ function ofBlocks(rows) {
     return steps;
 }
 
-function ofMoments({ parts, rows }) {
+function ofMoments({ parts, uses = [], rows }) {
     const steps = new Steps(), held = parts.map(() => [0, 0]), rest = parts.length;
-    steps.parts = [...parts.map(([site, kind]) => ({ site, kind })), { site: -1, kind: "other" }];
+    steps.parts = [...parts.map(([site, kind], i) => ({ site, kind, use: uses[i] ?? null })), { site: -1, kind: "other" }];
     let others = [0, 0];
     for (const row of rows) {
         steps.at(row[0]);
@@ -111,7 +114,7 @@ export class History {
         this.lives = device.lifetimes ? device.lifetimes.rows : [];
         this.exact = Boolean(device.lifetimes && device.lifetimes.complete);
         this.known = this.exact || Boolean(device.moments);
-        this.steps = this.exact ? ofBlocks(this.lives) : device.moments ? ofMoments(device.moments) : new Steps();
+        this.steps = this.exact ? ofBlocks(this.lives, device.lifetimes.uses || []) : device.moments ? ofMoments(device.moments) : new Steps();
         this.total = this.sums(() => 0, 1)[0];
         const { allocated, reserved, fine, fine_reserved: more } = device.series;
         // Allocated as fine as the document has it, and reserved; null if that is the same at every moment.
@@ -173,6 +176,7 @@ export class History {
     nameOf(part, stack) {
         if (part.site < 0) return "";
         if (stack === "kind") return part.kind;
+        if (stack === "use") return (this.device.uses || {})[part.use]?.text || UNKNOWN_USE;
         return stack === "owner" ? this.model.site(part.site).owner || "unknown" : this.model.siteName(part.site);
     }
 
@@ -213,14 +217,26 @@ export class History {
         return { times, total: this.total, layers: layers.filter((l) => l.most > 0).sort((a, b) => mean(b) - mean(a)) };
     }
 
-    // The parts of the memory in state s, the largest first.
+    // Whether a stack says more than the others: of the uses at least one must be known.
+    offers(stack) {
+        if (stack === "kind") return true;
+        const { layers } = this.known ? this.layers(stack) : { layers: [] };
+        return stack === "use" ? layers.some((l) => !l.rest && l.name !== UNKNOWN_USE) : layers.length > 0;
+    }
+
+    // The parts of the memory in state s, by call site and kind, the largest first.
     partsAt(s) {
-        const { parts, state, part, bytes, count } = this.steps, held = parts.map(({ site, kind }) => ({ site, kind, bytes: 0, count: 0 }));
+        const { parts, state, part, bytes, count } = this.steps, rows = new Map();
+        const held = parts.map(({ site, kind }) => {
+            const key = `${site} ${kind}`;
+            if (!rows.has(key)) rows.set(key, { site, kind, bytes: 0, count: 0 });
+            return rows.get(key);
+        });
         for (let i = 0; i < state.length && state[i] <= s; i++) {
             held[part[i]].bytes += bytes[i];
             held[part[i]].count += count[i];
         }
-        return held.filter((p) => p.bytes || p.count).sort((a, b) => b.bytes - a.bytes);
+        return [...rows.values()].filter((p) => p.bytes || p.count).sort((a, b) => b.bytes - a.bytes);
     }
 
     // The state with the most memory between two moments; -1: before the first.

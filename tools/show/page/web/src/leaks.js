@@ -40,13 +40,13 @@ function columnsOf(model, rows, candidates) {
     return [
         { name: "#", number: true, value: (s) => s.rank },
         { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), csv: (s) => suspectName(s, model), class: "wide" },
-        { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device) },
+        { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device).replace(" ", "\u00a0") },
         { name: candidates ? "Growth, if these are steps" : `Growth per ${model.stepWord()}`, number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
         { name: `At each ${model.stepWord()}`, value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },
         { name: "Holds now", number: true, value: (s) => s.live_bytes, show: (s) => bytes(s.live_bytes), title: (s) => exact(s.live_bytes) },
         { name: "Blocks", number: true, value: (s) => s.live_count, show: (s) => count(s.live_count) },
         !candidates && { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
-        { name: "Confidence", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)}, ${percent(s.confidence)}` },
+        { name: "Confidence", value: (s) => s.confidence, show: (s) => el("span", {}, `${sureness(s.confidence)}, `, el("span", { class: "nowrap" }, percent(s.confidence))) },
         candidates ? { name: "Why it is not known", value: (s) => s.because, class: "wide" }
             : { name: "Device full", value: (s) => s.seconds_to_oom, show: (s) => oomWords(s.seconds_to_oom) },
     ].filter(Boolean);

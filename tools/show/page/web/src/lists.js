@@ -27,7 +27,7 @@ export function churn(model) {
     if (!pairs) return nothing(`No block was allocated and freed within one ${model.stepWord()}.`);
     const lead = `${plural(pairs, "block")} were freed within the ${model.stepWord()} that allocated them: ${decimal(each)} per ${model.stepWord()}, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of driver calls takes microseconds to milliseconds and may stop the GPU. A cache, or reusing the block, avoids this cost.`;
     const most = Math.max(1, ...sites.map((s) => s.pairs));
-    return view(section("churn", "Churn", lead, table({
+    return view(section("churn", `Allocated and freed within one ${model.stepWord()}`, lead, table({
         caption: `Sites that allocate and free within one ${model.stepWord()}`, id: "churn-table", rows: sites, first: 10,
         columns: [
             { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site), csv: (s) => model.siteName(s.site), class: "wide" },

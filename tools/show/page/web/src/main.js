@@ -5,6 +5,7 @@ import { blocks } from "./blocks.js";
 import { el, save } from "./dom.js";
 import { fragments } from "./fragments.js";
 import { flame } from "./flame.js";
+import { helps } from "./helps.js";
 import { leaks } from "./leaks.js";
 import { about, bill, churn, sizes } from "./lists.js";
 import { deviceWord, load, text } from "./model.js";
@@ -16,8 +17,8 @@ import * as address from "./state.js";
 import { timeline } from "./timeline.js";
 
 // The sections in their order on the page; a function that returns null has none to show.
-const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["sleep", "Sleep", sleep], ["blocks", "Blocks", blocks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
-    ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
+const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["helps", "What helps", helps], ["sleep", "Sleep", sleep], ["blocks", "Blocks", blocks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segments", segments],
+    ["sizes", "Sizes", sizes], ["churn", "Short-lived", churn], ["bill", "Process", bill], ["about", "About", about]];
 const OF_ALL = new Set(["growth", "churn", "about"]);
 
 const main = document.getElementById("report");

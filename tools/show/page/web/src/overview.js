@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The first screen: what was recorded, warnings, five questions with a short answer each, and a row per device.
+// The first screen: what was recorded, warnings, six questions with a short answer each, and a row per device.
 import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough, shorter } from "./format.js";
+import { adviceOf, helpAnswer } from "./helps.js";
 import { columns } from "./history.js";
 import { sureness } from "./leaks.js";
 import { lostOf, processOf, rankOf } from "./lists.js";
 import { deviceWord, isHost } from "./model.js";
-
-// The advice of the report of the last failure, one string for each piece: the paragraph "what helps" of its text.
-export function adviceOf(text) {
-    const lines = (text || "").split("\n"), from = lines.findIndex((l) => /^what helps\s/.test(l)), list = [];
-    for (let i = from; from >= 0 && i < lines.length && (i === from || /^\s+\S/.test(lines[i])); i++) {
-        const line = lines[i].replace(/^what helps/, "").trim();
-        if (line.startsWith("- ")) list.push(line.slice(2));
-        else if (list.length) list.push(`${list.pop()} ${line}`);
-    }
-    return list;
-}
 
 // The failures of the recording; a click goes to the moment of one in the timeline.
 function failures(model, jump) {
@@ -50,8 +40,10 @@ export function banners(model, jump) {
     return list;
 }
 
-function answer(href, question, value, ...details) {
-    return el("li", { class: "answer" }, el("a", { href }, el("span", { class: "question" }, question), el("span", { class: "value" }, value)), details.filter(Boolean).map((d) => el("p", {}, d)));
+// A long name is cut in the box: the pointer shows all of it, as does the section that the link leads to.
+export function answer(href, question, value, ...details) {
+    return el("li", { class: "answer" }, el("a", { href, title: value }, el("span", { class: "question" }, question), el("span", { class: `value${value.length > 15 || /\S{13}/.test(value) ? " long" : ""}` }, value)),
+        details.filter(Boolean).map((d) => el("p", { title: typeof d === "string" && d.length > 150 && d }, d)));
 }
 
 // In front of sums over time that a trace of PyTorch does not have exactly.
@@ -88,6 +80,11 @@ function fragmentAnswer(device) {
         `of the reserved memory, at its peak. At the end, ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) && idle > 0 ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
 }
 
+function helpsAnswer(model, device) {
+    const { value, details } = helpAnswer(model, device);
+    return answer("#helps", "What would help?", value, ...details);
+}
+
 // The highest of each pixel, in steps.
 function spark(past, endNs) {
     const { times, tops, bottoms } = past.allocated, w = 120, h = 26;
@@ -103,7 +100,7 @@ function deviceTable(model, chosen, choose) {
     const size = (name, field, help) => ({ name, number: true, help, value: (d) => d[field], show: (d) => bytes(d[field]), title: (d) => exact(d[field]) });
     const columns = [
         { name: "Device", value: (d) => d.device, show: button },
-        { name: "Name", value: (d) => d.name, show: (d) => (isHost(d.device) ? "pinned and registered memory" : d.name || "–"), title: (d) => d.uuid, class: "clip" },
+        { name: "Name", value: (d) => d.name, show: (d) => (isHost(d.device) ? "pinned and registered memory" : d.name || "–"), title: (d) => d.uuid, class: "name" },
         { name: "Over time", value: () => "", show: (d) => spark(model.history(d), model.endNs) },
         { ...size("Peak allocated", "allocated_peak_bytes"), show: (d) => bound(d) + bytes(d.allocated_peak_bytes) }, // without a bar: it would read as a part of the plot before it
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
@@ -119,6 +116,6 @@ export function overview(model, device, choose, jump) {
     const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, processOf(r), rankOf(r), r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
     const head = el("div", { class: "title" }, el("h1", { title: r.command_line || r.comm }, r.command_line || r.comm || "gpuprof report"), el("p", { class: "facts-line" }, facts.filter(Boolean).map((f) => el("span", {}, f))));
     if (!device) return el("div", { id: "overview" }, banners(model, jump), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
-    const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device));
+    const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device), helpsAnswer(model, device));
     return el("div", { id: "overview" }, banners(model, jump), head, answers, el("section", { id: "devices", "aria-labelledby": "devices-title" }, el("h2", { id: "devices-title", class: "hidden" }, "Devices"), deviceTable(model, device, choose)));
 }

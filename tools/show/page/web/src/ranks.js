@@ -5,6 +5,8 @@ import uPlot from "uplot";
 import { layerColour, colour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, duration, exact, known, moment, NONE, plural, rough } from "./format.js";
+import { ranksHelps } from "./helps.js";
+import { answer } from "./overview.js";
 import { ledges, timePlot } from "./plot.js";
 
 const steps = uPlot.paths.stepped({ align: 1 });
@@ -41,18 +43,19 @@ const signed = (value) => `${value > 0 ? "+" : ""}${bytes(value)}`;
 const size = (name, value, more = {}) => ({ name, number: true, value, show: (row) => bytes(value(row)), title: (row) => exact(value(row)), ...more });
 
 // The least headroom is not always the worst rank's: one that ran out of memory comes first.
-function figures(doc) {
+function figures(doc, help) {
     const [worst] = doc.ranks, tight = doc.ranks.filter((r) => known(r.headroom_bytes)).sort((a, b) => a.headroom_bytes - b.headroom_bytes)[0];
     const growing = doc.ranks.filter((r) => r.growth_bytes_per_second > 0), fastest = [...growing].sort((a, b) => b.growth_bytes_per_second - a.growth_bytes_per_second)[0];
     const failed = doc.ranks.filter((r) => r.ooms > 0);
-    const box = (href, question, value, ...lines) => el("li", { class: "answer" }, el("a", { href: `#${href}` }, el("span", { class: "question" }, question), el("span", { class: "value" }, value)), lines.filter(Boolean).map((l) => el("p", {}, l)));
+    const box = (href, ...rest) => answer(`#${href}`, ...rest);
     const [site] = doc.sites;
     return el("ul", { class: "answers" },
         box("ranks", "Worst rank", rankName(worst), `${bytes(worst.allocated_peak_bytes)} at its peak, ${after(worst.peak_ns)} after the start; reserved ${bytes(worst.reserved_peak_bytes)}.`, failed.length > 0 && `${plural(failed.length, "rank")} ran out of memory.`),
         box("skew", "Skew of the peaks", bytes(doc.highest_peak_bytes - doc.lowest_peak_bytes), `From ${bytes(doc.lowest_peak_bytes)} to ${bytes(doc.highest_peak_bytes)}; the median is ${bytes(doc.median_peak_bytes)}.`),
         box("more", "The worst holds more at", site && site.excess_bytes > 0 ? site.site : "no call site", site && site.excess_bytes > 0 && `${bytes(site.worst_bytes)}, and ${bytes(site.median_bytes)} on the median rank.`),
         box("ranks", "Least headroom", tight ? `${bytes(tight.headroom_bytes)} on ${rankName(tight)}` : "unknown", tight && `Of the ${bytes(tight.total_bytes)} of its device, above the most that it had reserved.`),
-        box("ranks", "Growth", fastest ? `${plural(growing.length, "rank")} of ${count(doc.ranks.length)}` : doc.ranks.some((r) => r.may_grow) ? "not known" : "none", fastest && `Fastest: ${rankName(fastest)}, ${bytes(fastest.growth_bytes_per_second)}/s at ${fastest.grows}.`, fastest && known(fastest.seconds_to_oom) && `Its device is full in about ${rough(fastest.seconds_to_oom)}.`));
+        box("ranks", "Growth", fastest ? `${plural(growing.length, "rank")} of ${count(doc.ranks.length)}` : doc.ranks.some((r) => r.may_grow) ? "not known" : "none", fastest && `Fastest: ${rankName(fastest)}, ${bytes(fastest.growth_bytes_per_second)}/s at ${fastest.grows}.`, fastest && known(fastest.seconds_to_oom) && `Its device is full in about ${rough(fastest.seconds_to_oom)}.`),
+        box(help.section ? "helps" : "ranks", "What would help", help.value, ...help.details));
 }
 
 function title(doc) {
@@ -107,7 +110,7 @@ function ranks(doc) {
     return section("ranks", "Ranks, the worst first", "A rank that ran out of memory comes first, then the one with the least headroom. Numbers are of the device that was fullest in each process. Ranks that are alike are one row, with the numbers of the worst of them.",
         table({ caption: "Ranks", id: "ranks-table", rows, first: 64, columns: [
             { name: together ? "Ranks" : "Rank", value: (r) => r.rank, show: (r) => spans(r.all.map((x) => x.rank)), title: (r) => r.file, class: together ? "wide" : "" },
-            together && { name: "Count", number: true, value: (r) => r.all.length }, several && { name: "Machine", value: (r) => r.host, class: "clip" }, devices && { name: "Device", number: true, value: (r) => r.device },
+            together && { name: "Count", number: true, value: (r) => r.all.length }, several && { name: "Machine", value: (r) => r.host, class: "name" }, devices && { name: "Device", number: true, value: (r) => r.device },
             size("Peak", (r) => r.allocated_peak_bytes, { bar: (r) => r.allocated_peak_bytes / most }),
             size("Off median", (r) => r.above_median_bytes, { show: (r) => signed(r.above_median_bytes) }), size("Reserved", (r) => r.reserved_peak_bytes), size("Headroom", (r) => r.headroom_bytes), size("At the end", (r) => r.allocated_end_bytes),
             together && size("Peaks within", (r) => r.spread),
@@ -128,10 +131,10 @@ function more(doc) {
 }
 
 export function ranksPage(doc, main) {
-    const plot = skew(doc);
+    const plot = skew(doc), help = ranksHelps(doc.dryrun);
     document.title = `${plural(doc.ranks.length, "rank")}: GPU memory (gpuprof)`;
     document.getElementById("who").textContent = plural(doc.ranks.length, "rank");
     document.getElementById("nav").replaceChildren(el("ul", {}, [["skew", "Over time"], ["more", "What the worst has"], ["ranks", "Ranks"]].map(([id, name]) => el("li", {}, el("a", { href: `#${id}` }, name)))));
-    main.replaceChildren(title(doc), ...banners(doc), figures(doc), plot.node, more(doc), ranks(doc));
+    main.replaceChildren(title(doc), ...banners(doc), figures(doc, help), plot.node, more(doc), ranks(doc), ...(help.section ? [help.section] : []));
     return { redraw: plot.redraw };
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Memory over time: allocated bytes, stacked by call site, owner or kind; reserved bytes above them; marks, the peak and
+// Memory over time: allocated bytes, stacked by call site, owner, kind or use; reserved bytes above them; marks, the peak and
 // failures.  Zooming samples the document again, so that the plot has as many points at every zoom.
 import uPlot from "uplot";
 import { colour, isDark, kindColour, layerColour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, exact, instant, percent, plural, shorter } from "./format.js";
-import { before, columns, states, STACKS } from "./history.js";
+import { before, columns, states, STACKS, UNKNOWN_USE } from "./history.js";
 import { ledges, timePlot, vertical, word } from "./plot.js";
 import { isHost } from "./model.js";
 import { choose, state, watch } from "./state.js";
@@ -96,7 +96,7 @@ function resolution(model, device, past) {
     if (past.exact) return `This page has every one of the ${count(past.lives.length)} blocks of this device, so zooming in shows single allocations.`;
     if (!past.known) return "";
     const fine = device.series.fine, { stretch_ns: stretch, rows, parts } = device.moments;
-    return `${count(device.lifetimes.blocks)} blocks are too many for a page: it has the total in ${count((fine || device.series.allocated).length)} points, and the call sites (the ${count(parts.length)} largest, and all others as one) at ${count(rows.length)} moments: the highest and the last of every ${after(stretch)}.`;
+    return `${count(device.lifetimes.blocks)} blocks are too many for a page: it has the total in ${count((fine || device.series.allocated).length)} points, and the call sites (the ${count(new Set(parts.map((p) => p[0])).size)} largest, and all others as one) at ${count(rows.length)} moments: the highest and the last of every ${after(stretch)}.`;
 }
 
 // At the moments of the plot.
@@ -131,7 +131,7 @@ function tops(list, xs, cells) {
 }
 
 export function timeline(model, device) {
-    const past = model.history(device), stacks = STACKS.filter(([id]) => id === "kind" || (past.known && past.layers(id).layers.length > 0));
+    const past = model.history(device), stacks = STACKS.filter(([id]) => past.offers(id));
     const box = el("div"), lead = isHost(device.device) ? "Pinned and registered host memory" : "Memory that the program held, and above it the memory reserved from the driver";
     let inner = null;
     const fallback = model.recording.stacks && stacks.some((s) => s[0] === "site") ? "site" : "kind";
@@ -157,7 +157,7 @@ export function timeline(model, device) {
 function stackedPlot(model, device, past, stack, choice) {
     const { layers } = past.layers(stack), end = model.endNs / 1e9;
     const loose = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: list.reduce((most, p) => Math.max(most, p[2]), 0) })).filter((k) => model.unsummed.has(k.name) && k.most > 0);
-    const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(l.hue ?? i, l.rest));
+    const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(l.hue ?? i, l.rest, l.name === UNKNOWN_USE && stack === "use"));
     const visible = layers.map(() => true);
     let now = null;
     const load = (low, high, cells) => {
