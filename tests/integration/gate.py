@@ -273,11 +273,11 @@ def test_budget_of_one_rank(programs):
     gpuprof("check", other, f"--budgets={budgets}", status=3)
 
 
-def snapshot_of_a_line(path):
+def snapshot_of_a_line(path, file="nn/functional.py", blocks=(("softmax", 2 * MIB), ("linear", 8 * MIB))):
     """A snapshot of PyTorch: one line of a program holds the memory of two operations."""
     traces, segments = [], []
-    for number, (operation, size) in enumerate((("softmax", 2 * MIB), ("linear", 8 * MIB))):
-        frames = [{"name": operation, "filename": "/usr/lib/python3/site-packages/torch/nn/functional.py", "line": 12},
+    for number, (operation, size) in enumerate(blocks):
+        frames = [{"name": operation, "filename": f"/usr/lib/python3/site-packages/torch/{file}", "line": 12},
                   {"name": "validate", "filename": "/home/u/train.py", "line": 35}]  # fmt: skip
         place = {"addr": 0x7F0000000000 + number * 64 * MIB, "size": size, "stream": 0, "frames": frames}
         traces += [{"action": action, "time_us": number, **place} for action in ("segment_alloc", "alloc")]
@@ -300,6 +300,18 @@ def test_operations_of_a_line(programs):
     for budget, size in ("operation softmax", 2), ("operation lin*", 8), ("line train.py:35", 10):
         assert check(file, f"{budget} {size * MIB}B\n", programs)["checks"][0]["bytes"] == size * MIB
         check(file, f"{budget} {size * MIB - 1}B\n", programs, status=3)
+
+
+def test_uses_have_the_words_of_other_texts(programs):
+    """The JSON has the key of the use."""
+    files = [os.path.join(programs.work, name) for name in ("adam.pickle", "more.pickle")]
+    for file, size in zip(files, (8 * MIB, 12 * MIB)):
+        snapshot_of_a_line(file, "optim/adam.py", [("step", size)])
+    said = gpuprof("diff", *files, "--by=use", "--max-growth=1MiB", status=3).stdout
+    assert "+4.000 MiB  optimizer state\n" in said and "use optimizer state grew by 4.000 MiB" in said, said
+    assert [row["name"] for row in json.loads(gpuprof("diff", *files, "--by=use", "--json").stdout)["rows"]] == ["optimizer"]
+    assert check(files[0], "use kv_cache 1MiB\n", programs)["checks"][0]["what"] == "the memory of use KV cache"
+    assert "Because: 1 step is too few to see growth" in gpuprof("explain", files[0]).stdout
 
 
 def test_budgets_in_percent(programs):

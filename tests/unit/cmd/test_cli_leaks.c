@@ -105,6 +105,7 @@ Test(leaks_command, a_leak_is_named_by_all)
                      "remember (work.c:500)");
     expect(run("leaks %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
     expect(run("explain %s", file), 0, "Grows: remember (work.c:500) by ", NULL);
+    expect_not(run("explain %s", file), "Not sure of: what grows"); /* it prints how sure it is */
     expect(run("report %s", file), 0, "MiB per repeat  remember (work.c:500)", NULL);
     expect(run("report %s", file), 0, " x grows      remember (work.c:500)", NULL);
     expect(run("peak %s", file), 0, " x grows      remember (work.c:500)", NULL);

@@ -45,7 +45,8 @@ void gp_gate_changes_print(FILE *out, const struct gp_gate_changes *changes)
                 change_text(by, gp_gate_minus(row->own_bytes[1], row->own_bytes[0])),
                 gp_size_text(a, row->own_bytes[0]), gp_size_text(b, row->own_bytes[1]),
                 change_text(peak, gp_gate_minus(row->peak_bytes[1], row->peak_bytes[0])),
-                change_text(end, gp_gate_minus(row->live_bytes[1], row->live_bytes[0])), row->label);
+                change_text(end, gp_gate_minus(row->live_bytes[1], row->live_bytes[0])),
+                row->words ? row->words : row->label);
     }
     if (shown < differ)
         fprintf(out, "  %u more: use --json to list them\n", differ - shown);

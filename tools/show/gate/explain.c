@@ -190,8 +190,9 @@ static void explain_doubts(struct explain *explain)
     else if (explain->report->steps->source == GP_STEPS_TIME)
         explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
     else if (explain->report->leaks->steps < 4)
-        explain_say(explain->doubts, "%u %s are too few to see growth", explain->report->leaks->steps,
-                    gp_steps_words(explain->report->steps, explain->report->leaks->steps));
+        explain_say(explain->doubts, "%u %s %s too few to see growth", explain->report->leaks->steps,
+                    gp_steps_words(explain->report->steps, explain->report->leaks->steps),
+                    explain->report->leaks->steps == 1 ? "is" : "are");
     else if (!gp_steps_are_steps(explain->report->steps))
         explain_say(explain->doubts, "what repeats may be parts of a step, which is not known");
     if (explain->report->leaks->candidates && !explain->report->leaks->count)
@@ -219,6 +220,9 @@ static json_t *explain_sure(const struct explain *explain, json_t **others)
     const struct gp_recording *recording = explain->report->recording;
     const struct gp_leaks *leaks = explain->report->leaks;
     const struct gp_steps *steps = explain->report->steps;
+    /* A suspect is as sure as its confidence says, which is printed; that nothing grows is known of steps alone. */
+    const bool grows = leaks->count ? leaks->suspects[0].confidence >= GP_USE_PLAIN
+                                    : steps->source != GP_STEPS_TIME && leaks->steps >= 4 && gp_steps_are_steps(steps);
     const struct {
         const char *what;
         bool sure;
@@ -226,7 +230,7 @@ static json_t *explain_sure(const struct explain *explain, json_t **others)
                                   !recording->ended_early && !recording->devices[explain->d].bound},
                  {"who held it", explain->who},
                  {"what it was for", explain->what},
-                 {"what grows", steps->source != GP_STEPS_TIME && leaks->steps >= 4 && gp_steps_are_steps(steps)}};
+                 {"what grows", grows}};
     json_t *list = json_array();
     *others = json_array();
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

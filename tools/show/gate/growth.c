@@ -111,6 +111,17 @@ static void compare_use(const struct gp_flow *flow, const struct gp_use_table *t
         rows[use].own_bytes[side] += most[use];
 }
 
+/* "KV cache", "probably activations": with the confidence of the newer recording, if it has the use. */
+static char *compare_words(const struct gp_report_uses *const uses[2], enum gp_use use, struct gp_findings *copies)
+{
+    char words[GP_USE_WORDS];
+    double sure = 0;
+    for (int side = 1; side >= 0 && sure <= 0; side--)
+        for (uint32_t d = 0; d < uses[side]->count && sure <= 0; d++)
+            sure = uses[side]->uses[d] ? gp_use_sure(uses[side]->uses[d], use) : 0;
+    return gp_gate_text(copies, "%s", gp_use_words(words, use, sure));
+}
+
 static bool compare_uses(const struct gp_report *const reports[2], const struct gp_report_uses *const uses[2],
                          struct gp_gate_changes *changes)
 {
@@ -125,6 +136,7 @@ static bool compare_uses(const struct gp_report *const reports[2], const struct 
         if (!row.own_bytes[0] && !row.own_bytes[1])
             continue;
         row.label = gp_gate_text(&copies, "%s", gp_use_name((enum gp_use)use));
+        row.words = compare_words(uses, (enum gp_use)use, &copies);
         row.place.label = gp_gate_text(&copies, "%s", gp_use_name((enum gp_use)use));
         row.place.bytes = gp_gate_minus(row.own_bytes[1], row.own_bytes[0]);
         changes->rows[changes->count++] = row;
@@ -161,6 +173,7 @@ void gp_gate_changes_free(struct gp_gate_changes *changes)
     for (uint32_t i = 0; i < changes->count; i++) {
         struct gp_gate_change *row = &changes->rows[i];
         free(row->label);
+        free(row->words);
         free(row->operation);
         free(row->place.function);
         free(row->place.file);
@@ -252,7 +265,7 @@ static void judge_rows(struct gp_findings *gate, const struct gp_report *report,
         struct gp_gate_finding *finding = gp_finding_add(gate, gp_gate_by_name(changes->by), report->file);
         if (!finding)
             return;
-        finding->what = gp_gate_text(gate, "%s %s", gp_gate_by_name(changes->by), row->label);
+        finding->what = gp_gate_text(gate, "%s %s", gp_gate_by_name(changes->by), row->words ? row->words : row->label);
         finding->growth = true;
         finding->before_bytes = row->own_bytes[0];
         finding->bytes = by;

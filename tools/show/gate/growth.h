@@ -34,6 +34,7 @@ int gp_gate_growth_parse(const char *text, struct gp_gate_growth *growth);
 
 struct gp_gate_change {      /* a row of `diff` */
     char *label, *operation; /* operation: NULL none */
+    char *words;             /* of a use, as texts have it; NULL: the label */
     struct gp_gate_place place;
     int64_t peak_bytes[2], live_bytes[2], own_bytes[2]; /* as of struct gp_diff_row */
 };

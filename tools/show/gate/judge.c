@@ -410,8 +410,9 @@ static void judge_use(struct judge *judge, const struct gp_budget *budget)
     while (use < GP_USES && strcmp(gp_use_name(use), budget->name) != 0)
         use++;
     const struct judge_sum sum = {.device = GP_REC_NONE, .use = use};
-    judge_sum(judge, &sum, "use", gp_gate_text(judge->out, "the memory of use %s", budget->name), -1, budget->bytes,
-              false);
+    char words[GP_USE_WORDS]; /* the budget says of what, not how sure it is */
+    judge_sum(judge, &sum, "use", gp_gate_text(judge->out, "the memory of use %s", gp_use_words(words, use, 1)), -1,
+              budget->bytes, false);
 }
 
 static void judge_phase(struct judge *judge, struct gp_budget *budget)
