@@ -118,10 +118,10 @@ static int simspec_list(const char *command, const char *driver)
     char *table = simspec_ask(command, driver, NULL), *rest = table;
     if (!table)
         return GP_EXIT_FAILED;
-    printf("%-15s %-45s %10s %4s %11s %14s  %-8s %9s\n", "NAME", "DEVICE", "CAPABILITY", "SMS", "MEMORY", "BYTES",
-           "KNOWN", "GB/S");
+    printf("%-15s %-45s %10s %4s %11s %14s  %-9s %9s\n", "NAME", "DEVICE", "CAPABILITY", "SMS", "MEMORY", "BYTES",
+           "PRECISION", "GB/S");
     while (simspec_next(&rest, &gpu))
-        printf("%-15s %-45s %10s %4s %11s %14s  %-8s %9lld\n", gpu.key, gpu.name, gpu.capability, gpu.multiprocessors,
+        printf("%-15s %-45s %10s %4s %11s %14s  %-9s %9lld\n", gpu.key, gpu.name, gpu.capability, gpu.multiprocessors,
                gp_size_text(text, atoll(gpu.memory)), gpu.memory, gpu.known, atoll(gpu.bandwidth) / 1000000000);
     free(table);
     return GP_EXIT_OK;
