@@ -10,6 +10,7 @@
 #include <show/text/write.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,10 @@ static int report_open(const char *page)
     pid_t child = fork();
     if (child == 0) {
         char name[PATH_MAX];
+        /* Where there is no browser it names each one that it has looked for. */
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null >= 0)
+            dup2(null, STDERR_FILENO);
         snprintf(name, sizeof(name), "%s%s", page[0] == '-' ? "./" : "", page);
         execlp("xdg-open", "xdg-open", name, (char *)NULL);
         _exit(GP_EXIT_NOT_FOUND);
@@ -44,7 +49,7 @@ static int report_open(const char *page)
     gp_error("report", "%s: is written, and nothing opened it: %s", page,
              WIFEXITED(status) && WEXITSTATUS(status) == GP_EXIT_NOT_FOUND
                  ? "xdg-open is not installed: open it in a browser"
-                 : "xdg-open failed");
+                 : "xdg-open found no browser: open it in one");
     return GP_EXIT_FAILED;
 }
 

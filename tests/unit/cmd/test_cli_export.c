@@ -382,6 +382,12 @@ Test(export_command, a_page_has_a_name_of_its_kind)
              "printf '#!/bin/sh\\necho opened $1\\n' >%s/bin/xdg-open; /bin/chmod +x %s/bin/xdg-open", folder, folder);
     cr_assert_eq(system(fake), 0);
     expect(run("report %s -o %s/p.html --open", in("rec"), folder), 0, "opened ", NULL);
+    /* Without a browser xdg-open names a dozen that it does not find; one sentence is enough. */
+    snprintf(fake, sizeof(fake), "printf '#!/bin/sh\necho lynx: not found >&2\nexit 3\n' >%s/bin/xdg-open", folder);
+    cr_assert_eq(system(fake), 0);
+    struct result quiet = run("report %s -o %s/p.html --open", in("rec"), folder);
+    cr_expect_null(strstr(quiet.err, "lynx"), "%s", quiet.err);
+    expect(quiet, 1, NULL, "is written, and nothing opened it: xdg-open found no browser: open it in one");
     setenv("PATH", path, 1); /* for what removes the folder */
     free(path);
 }
