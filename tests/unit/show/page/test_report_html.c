@@ -170,7 +170,7 @@ Test(report_html, the_page_around_the_data_is_the_shell)
     size_t head = (size_t)(mark - shell), tail = bytes - head - strlen(MARK);
     cr_expect_eq(memcmp(page, shell, head), 0);
     cr_expect_eq(memcmp(page + size - tail, shell + bytes - tail, tail), 0);
-    cr_expect_leq(bytes, 240 * 1024);
+    cr_expect_leq(bytes, 256 * 1024);
     cr_expect_not_null(strstr(page, "default-src 'none'"));
     free(shell);
     free(page);
