@@ -82,6 +82,48 @@ Test(cache_bounds, a_segment_is_as_old_as_its_last_free)
     }
 }
 
+/* As PyTorch does it: whole pages of 20 MiB, and the end of a segment, which can grow, is taken last although it is smaller
+ * than a hole.  Otherwise the smallest block is taken, and a part of a page is mapped. */
+Test(cache_bounds, with_whole_pages_a_hole_is_taken_before_the_end)
+{
+    for (unsigned whole = 0; whole < 2; whole++) {
+        struct gp_policy policy = cache_policy("pytorch", "expandable_segments:True");
+        policy.whole_pages = whole;
+        struct gp_cache *cache = cache_open(&policy, 1024 * MIB);
+        uint64_t first = cache_take(cache, 8 * MIB);
+        cr_expect_eq(dev.held, whole ? 20 * MIB : 8 * MIB);
+        cache_take(cache, 6 * MIB);
+        uint64_t last = cache_take(cache, 6 * MIB);
+        cr_assert_eq(dev.held, 20 * MIB);
+        cache_give(cache, first);
+        cache_give(cache, last);
+        cr_expect_eq(cache_take(cache, 5 * MIB), whole ? first : last, "whole pages: %u", whole);
+        cr_expect_eq(dev.held, 20 * MIB);
+        cache_close(cache);
+    }
+}
+
+/* max_split_size: an oversize segment of the stream that is large enough goes back alone.  Where the stream's own are too small,
+ * those of others do not stand in for them, and everything goes back, as in PyTorch. */
+Test(cache_bounds, only_oversize_segments_of_the_stream_go_back_alone)
+{
+    static const struct {
+        uint64_t own, other,
+            held; /* MiB: idle ones before 60 are asked for beside 30 that are live, and all of it then */
+    } cases[] = {{90, 22, 30 + 22 + 60}, {22, 90, 30 + 60}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gp_cache *cache = bounds_open("pytorch", "max_split_size_mb:20", 150 * MIB);
+        cache_grant(cache, 30 * MIB, 9, 1);
+        uint64_t own = cache_take(cache, cases[i].own * MIB);
+        uint64_t other = cache_grant(cache, cases[i].other * MIB, 7, 1).address;
+        cache_give(cache, own);
+        cache_give(cache, other);
+        cache_take(cache, 60 * MIB);
+        cr_expect_eq(dev.held, cases[i].held * MIB, "case %u: %llu MiB are held", i, dev.held / MIB);
+        cache_close(cache);
+    }
+}
+
 /* The first chunk is a share of the device's free memory, again after a reset of the device. */
 Test(cache_bounds, the_first_chunk_after_a_reset_is_the_first_again)
 {
