@@ -5,10 +5,11 @@
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
-vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What it and SGLang log
-of their caches goes to the report of the stand-ins.  What
-PyTorch reads back of results is zeros, and not what is left over from other tensors, unless the user chose contents=keep.
-With fill=random, PyTorch tells the driver which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a sitecustomize of the program's own is run first.
+vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What it and
+SGLang log of their caches goes to the report of the stand-ins.  What PyTorch reads back of results is zeros, and not
+what is left over from other tensors, unless the user chose contents=keep.  With fill=random, PyTorch tells the driver
+which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a
+sitecustomize of the program's own is run first.
 """
 import functools
 import importlib.machinery
