@@ -9,7 +9,6 @@
 # NAME is a row of tests/real/serving/rows.table; without names all rows run, one after the other: an hour.  The servers are rows
 # of tests/real/index.table; a row whose server cannot be had is skipped with the reason, and the test is (77) if all are.
 # vLLM compiles its models with Triton and SGLang kernels of its own, so CUDA_HOME (/usr/local/cuda) names a toolkit.
-# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}")
