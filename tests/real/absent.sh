@@ -16,7 +16,7 @@ root=${GPUPROF_TORCH_ROOT:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
-[ $# -gt 0 ] || set -- ddp fsdp1 fsdp2 hsdp tp pp interleaved cp ep
+[ $# -gt 0 ] || set -- ddp fsdp1 fsdp2 hsdp tp pp interleaved zero_bubble zero_bubble_v cp ep
 
 one() { # NAME RANKS WHICH WAY: what it says goes to $work/NAME
     timeout -k 10 900 "$build/bin/gpuprof" dryrun --gpu=h100-80g --json --world="$2" --ranks="$3" -- \
@@ -26,11 +26,11 @@ one() { # NAME RANKS WHICH WAY: what it says goes to $work/NAME
 for ranks in ${RANKS:-2 4}; do
     for way; do
         [ "$way$ranks" != hsdp2 ] || continue
-        begun=$SECONDS which=0
-        # Of a pipeline one rank of each stage runs.
-        case $way in pp | interleaved) which=0,$((ranks / 2)) ;; esac
+        begun=$SECONDS which=0 pipeline=
+        # Of a pipeline one rank of each stage runs, and its micro batches are no steps.
+        case $way in pp | interleaved | zero_bubble*) which=0,$((ranks / 2)) pipeline=1 ;; esac
         if one all "$ranks" all "$way" && one some "$ranks" "$which" "$way" &&
-            python3 - "$work" "$which" >"$work/out" 2>&1 <<'END'
+            python3 - "$work" "$which" ${pipeline:+"steps"} >"$work/out" 2>&1 <<'END'
 import json
 import sys
 folder, which = sys.argv[1], [int(rank) for rank in sys.argv[2].split(",")]
@@ -47,6 +47,9 @@ for rank in which:
     for of in own, here:
         if of["all", rank] != of["some", rank]:
             sys.exit(f"rank {rank}: with all ranks {of['all', rank]}, without the others {of['some', rank]}")
+steps = {row["steps"] for name in ("all", "some") for row in json.load(open(f"{folder}/{name}.json"))["ranks"]}
+if len(sys.argv) > 3 and steps != {3}:
+    sys.exit(f"{steps} steps of 3")
 print("allocated, reserved, of the device:", *own["all", which[0]])
 END
         then

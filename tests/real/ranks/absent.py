@@ -139,34 +139,46 @@ def tp():
     train(model)
 
 
-def _pipeline(stages_each):
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+def _pipeline(name, stages_each):
+    """Two ranks have the stages; each pair of them is one of several copies."""
+    from torch.distributed.pipelining import PipelineStage, schedules
 
     mesh = init_device_mesh("cuda", (2, world // 2), mesh_dim_names=("stages", "copies"))
     own, total = mesh.get_local_rank("stages"), 2 * stages_each
-    models, stages = [], []
-    for number in range(own, total, 2):
-        model = Model(number * LAYERS // total, (number + 1) * LAYERS // total).to(device)
-        if world > 2:
-            model = nn.parallel.DistributedDataParallel(model, process_group=mesh.get_group("copies"))
-        models.append(model)
-        stages.append(PipelineStage(model, number, total, device, group=mesh.get_group("stages")))
-    make = Schedule1F1B if stages_each == 1 else ScheduleInterleaved1F1B
-    schedule = make(stages[0] if stages_each == 1 else stages, 4, loss_fn=loss_of)
-    optimizer = torch.optim.AdamW([parameter for model in models for parameter in model.parameters()])
+    # In a V the second half of the stages comes back.
+    numbers = [own, total - 1 - own] if name == "ScheduleZBVZeroBubble" else list(range(own, total, 2))
+    models = [Model(number * LAYERS // total, (number + 1) * LAYERS // total).to(device) for number in numbers]
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    parallel = world > 2 and stages_each == 1
+    if parallel:
+        models = [nn.parallel.DistributedDataParallel(model, process_group=mesh.get_group("copies")) for model in models]
+    stages = [PipelineStage(model, number, total, device, group=mesh.get_group("stages")) for model, number in zip(models, numbers)]
+    schedule = getattr(schedules, name)(stages[0] if stages_each == 1 else stages, 4, loss_fn=loss_of)
+    optimizer = torch.optim.AdamW(parameters, fused=True)
     for _ in range(STEPS):
         words = text()
-        schedule.step(*((words,) if own == 0 else ()), **({"target": words, "losses": []} if own == 1 else {}))
+        schedule.step(*((words,) if 0 in numbers else ()), **({"target": words, "losses": []} if total - 1 in numbers else {}))
+        if world > 2 and not parallel:
+            for parameter in parameters:
+                dist.all_reduce(parameter.grad, group=mesh.get_group("copies"))
         optimizer.step()
         optimizer.zero_grad()
 
 
 def pp():
-    _pipeline(1)
+    _pipeline("Schedule1F1B", 1)
 
 
 def interleaved():
-    _pipeline(2)
+    _pipeline("ScheduleInterleaved1F1B", 2)
+
+
+def zero_bubble():
+    _pipeline("ScheduleInterleavedZeroBubble", 2)
+
+
+def zero_bubble_v():
+    _pipeline("ScheduleZBVZeroBubble", 2)
 
 
 def cp():
