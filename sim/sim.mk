@@ -24,7 +24,7 @@ STANDIN_cudnn := cudnn cudnnconv cudnnplan cudnnrnn cudnntensor
 STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compiled engines_tensor_ir ext graph heuristic ops,libcudnn_$p.so.9) \
 	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)
 STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(STANDIN_PARTS:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py $(SIMD)/python/gpuprof_absent.py $(SIMD)/python/gpuprof_try.py $(SIMD)/python/gpuprof_serving.py
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/bin/nvidia-smi $(SIMD)/python/sitecustomize.py $(SIMD)/python/gpuprof_absent.py $(SIMD)/python/gpuprof_try.py $(SIMD)/python/gpuprof_serving.py
 SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2 $(SIMD)/standin/libnvshmem_host.so.3
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
@@ -105,6 +105,12 @@ $(SIMD)/python/%.py: sim/python/%.py
 $(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) sim/nvml/libnvidia-ml.map
 	$(Q)rm -f $(@D)/standin/$(@F) # an older build's: whatever lies there is installed
 	$(call simlib,sim/nvml/libnvidia-ml.map)
+# Programs take a machine without this command for one without a GPU.
+$(SIMD)/bin/nvidia-smi: $(B)/obj/sim/smi/smi.o
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -pie -o $@.new $^ -ldl
+	$(Q)mv -f $@.new $@
 $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

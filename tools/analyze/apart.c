@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * apart.c: the peak of one kind of memory, for those that are in no total; see flow.h.  Called by tools/show/text. */
+ * apart.c: the peak of one kind of memory, for those that are in no total; see report.h.  Called by
+ * tools/show/text and tools/show/gate. */
 #include <analyze/flow.h>
+#include <analyze/report.h>
 #include <stdlib.h>
 
 static bool apart_is(const struct gp_flow_change *change, uint32_t device, unsigned kind)

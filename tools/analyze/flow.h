@@ -161,13 +161,6 @@ void gp_sleeps_free(struct gp_sleeps *sleeps);
 struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps *steps);
 struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_segments *gp_flow_segments(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
-struct gp_kind_peak { /* of one kind of memory on a device */
-    int64_t bytes, end_bytes; /* 0: there was none */
-    uint32_t site;            /* that holds most at the peak; 0: not known */
-    int64_t site_bytes;
-};
-/* False: out of memory. */
-bool gp_flow_kind_peak(const struct gp_flow *flow, uint32_t device, unsigned kind, struct gp_kind_peak *peak);
 struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device);
 struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t device);
 struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device);

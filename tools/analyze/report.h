@@ -175,6 +175,14 @@ struct gp_report_failure {         /* the last request that got no memory */
  * a try that was followed by a better one. */
 struct gp_report_failure gp_report_failure(const struct gp_recording *recording);
 
+struct gp_kind_peak {         /* of one kind of memory on a device */
+    int64_t bytes, end_bytes; /* 0: there was none */
+    uint32_t site;            /* that holds most at the peak; 0: not known */
+    int64_t site_bytes;
+};
+/* Finds it in a walk over the flow.  False: out of memory. */
+bool gp_flow_kind_peak(const struct gp_flow *flow, uint32_t device, unsigned kind, struct gp_kind_peak *peak);
+
 /* ==== uses ======================================================================================================== */
 /* What the memory of one device is used for: weights, gradients, activations and so on. The evidence
  * is when a block comes and goes, measured in steps, its size, and where it was asked for.  Each

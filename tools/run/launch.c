@@ -101,7 +101,7 @@ static int launch_machine(void)
 
 static int launch_sim(const struct gp_launch *launch)
 {
-    char path[PATH_MAX], python[PATH_MAX + sizeof("/python")];
+    char path[PATH_MAX], python[PATH_MAX + sizeof("/python")], commands[PATH_MAX + sizeof("/bin")];
     int rc = gp_launch_driver(launch->command, path);
     if (!rc)
         rc = gp_launch_sim_check(launch->command, launch->sim, path);
@@ -109,9 +109,12 @@ static int launch_sim(const struct gp_launch *launch)
         return rc;
     *strrchr(path, '/') = '\0';
     snprintf(python, sizeof(python), "%s/python", path);
+    snprintf(commands, sizeof(commands), "%s/bin", path);
     rc = launch_prepend("LD_LIBRARY_PATH", path);
     if (!rc && access(python, R_OK) == 0) /* what the simulated GPU has for programs in Python */
         rc = launch_prepend("PYTHONPATH", python);
+    if (!rc && getenv("PATH") && access(commands, R_OK) == 0) /* nvidia-smi */
+        rc = launch_prepend("PATH", commands);
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
