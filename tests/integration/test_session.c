@@ -74,7 +74,8 @@ Test(session, is_sealed_against_every_change_of_size)
 
 /* ---- kill -9 ------------------------------------------------------------------------------------------------- */
 
-/* The files of all temporary folders with gpuprof in their names, without those of a test. */
+/* The files of all temporary folders with gpuprof in their names, without those of a test.  Others may work on this machine
+ * meanwhile: the library makes no folders, and the devices of this test's programs are not shared. */
 static json_t *session_files(void)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/run", "/var/tmp"};
@@ -84,7 +85,8 @@ static json_t *session_files(void)
         DIR *dir = opendir(folders[i]);
         struct dirent *entry;
         while (dir != NULL && (entry = readdir(dir)) != NULL) {
-            if (strstr(entry->d_name, "gpuprof") != NULL && strstr(entry->d_name, "gpuprof-test") == NULL) {
+            bool others = entry->d_type == DT_DIR || strncmp(entry->d_name, "gpuprof-sim-", 12) == 0;
+            if (!others && strstr(entry->d_name, "gpuprof") != NULL && strstr(entry->d_name, "gpuprof-test") == NULL) {
                 snprintf(path, sizeof(path), "%s/%s", folders[i], entry->d_name);
                 json_object_set_new(files, path, json_true());
             }
