@@ -40,6 +40,7 @@ put libgpuprof-dev lib/pkgconfig/gpuprof.pc "lib/$(dpkg-architecture -qDEB_HOST_
 put gpuprof bin/gpuprof
 install -m 755 "$build/deb/gpuprof" "$work/gpuprof/usr/bin/gpuprof" # without a run path
 for name in libcuda.so.1 libnvidia-ml.so.1 libcupti.so.13 libcupti.so.12 libcudart.so.13 libcudart.so.12 libgpuprof-sim.so; do put gpuprof "lib/gpuprof/sim/$name"; done
+put gpuprof "lib/gpuprof/sim/bin/nvidia-smi"
 put gpuprof lib/gpuprof/sim/standin
 put gpuprof lib/gpuprof/sim/python
 put gpuprof share/man/man1/gpuprof.1
