@@ -61,6 +61,7 @@ def files():
             # not the archive and the links, with which programs are linked
             if ".so" in name and not os.path.islink(os.path.join(build, folder, name)):
                 yield f"{native}/{folder}/{name}", stripped(folder, name), True
+    yield f"{native}/{sim}/bin/nvidia-smi", stripped(os.path.join(sim, "bin"), "nvidia-smi"), True
     for name in "sitecustomize.py", "gpuprof_absent.py", "gpuprof_serving.py", "gpuprof_try.py":
         script = os.path.join(sim, "python", name)
         yield f"{native}/{script}", read(build, script), False
