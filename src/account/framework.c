@@ -95,7 +95,7 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
-/* At the peak, while the numbers or the events are read, or of another owner. */
+/* At the peak, while the numbers are read, or of another owner. */
 static GP_COLD uint64_t framework_move_slowly(struct gp_account *account, enum gp_counter_op op, int64_t bytes,
                                               uint8_t owner)
 {
@@ -113,13 +113,27 @@ static GP_COLD uint64_t framework_move_slowly(struct gp_account *account, enum g
     return time_ns;
 }
 
+static __attribute__((noinline)) uint64_t framework_move_timed(struct gp_account *account, enum gp_counter_op op,
+                                                               int64_t bytes, uint8_t owner)
+{
+    struct gp_counter *set = account->counter;
+    uint64_t time_ns = 0;
+    if (GP_LIKELY(owner == account->framework.owner))
+        time_ns = gp_gate_event(set, gp_counter_gate(set, gp_thread.number), op, gp_gauge_block_pair(bytes),
+                                (const int64_t[]){1, bytes}, 0, 0);
+    return GP_LIKELY(time_ns) ? time_ns : framework_move_slowly(account, op, bytes, owner);
+}
+
 /* As gp_account_move, for a block whose number counts. The time of the change is read only if events
  * are; else 0, which means unknown. */
-static inline uint64_t framework_move(struct gp_account *account, enum gp_counter_op op, int64_t bytes, uint8_t owner)
+static inline __attribute__((always_inline)) uint64_t framework_move(struct gp_account *account, enum gp_counter_op op,
+                                                                     int64_t bytes, uint8_t owner)
 {
     const int64_t amounts[2] = {1, bytes};
     struct gp_counter *set = account->counter;
-    if (GP_LIKELY(!gp_event_heard() && owner == account->framework.owner) &&
+    if (GP_UNLIKELY(gp_event_heard()))
+        return framework_move_timed(account, op, bytes, owner);
+    if (GP_LIKELY(owner == account->framework.owner) &&
         GP_LIKELY(gp_gate_pair(set, gp_counter_gate(set, gp_thread.number), op, gp_gauge_block_pair(bytes), amounts)))
         return 0;
     return framework_move_slowly(account, op, bytes, owner);

@@ -322,8 +322,8 @@ static const struct limit {
     {"budget_driver_free", 770, 3},
     {"budget_block_alloc", 500, 2},
     {"budget_block_free", 465, 2},
-    {"budget_block_alloc_read", 870, 3},
-    {"budget_block_free_read", 820, 3},
+    {"budget_block_alloc_read", 710, 3},
+    {"budget_block_free_read", 685, 3},
     {"budget_counter_12_in_3_bundles", 95, 1},
 };
 
