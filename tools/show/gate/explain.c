@@ -3,6 +3,7 @@
  */
 #include <analyze/libraries.h>
 #include <show/gate/explain.h>
+#include <show/text/helps.h>
 #include <show/text/reportparts.h>
 #include <show/text/text.h>
 #include <show/text/write.h>

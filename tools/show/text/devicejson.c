@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <read/recording/recording.h>
 #include <show/text/forecast.h>
+#include <show/text/helps.h>
 #include <show/text/reportjson.h>
 #include <show/text/reportparts.h>
 #include <show/text/write.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * helps.c: what would help a device, in sentences, for explain and for the page; see reportparts.h.  It is said only
+ * helps.c: what would help a device, in sentences, for explain and for the page; see helps.h.  It is said only
  * where the numbers of this recording support it, with the most that it could save.
  */
 #include <analyze/flow.h>
 #include <analyze/report.h>
 #include <jansson.h>
+#include <show/text/helps.h>
 #include <show/text/reportparts.h>
 #include <show/text/write.h>
 #include <stdarg.h>

@@ -60,9 +60,6 @@ json_t *gp_report_series(const struct gp_report *report, const struct gp_series 
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 /* Adds the memory from before an attach, as of the end of the recording, to a device's object. */
 void gp_report_add_before(const struct gp_report *report, uint32_t device, json_t *object);
-/* What would help the device, each with the most that it could save; empty where the numbers tell nothing.  uses: of the
- * device; NULL: none is known.  Reads GP_REPORT_SUMMARY. */
-json_t *gp_report_helps(const struct gp_report *report, uint32_t device, const struct gp_use_table *uses);
 /* A line about memory of other processes, if there was any on the device. */
 void gp_text_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
 void gp_text_managed(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
