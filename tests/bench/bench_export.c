@@ -4,6 +4,7 @@
  * events, seconds, MB of memory beyond the recording, MB written.  Every format in a process of its
  * own, so that its memory is its own; files stay in FOLDER if one is named. */
 #include <base/clock.h>
+#include <convert/export/arrow.h>
 #include <convert/export/formats.h>
 #include <convert/export/out.h>
 #include <gpuprof/wire.h>
@@ -88,7 +89,9 @@ static int bench_write(struct gp_export *export, const struct gp_export_format *
 static void bench_format(const struct gp_recording *recording, const struct gp_export_format *format, const char *path)
 {
     struct gp_symbol_source source = gp_symbol_source_of(recording, "");
-    struct gp_export export = {.recording = recording, .weight = GP_EXPORT_PEAK, .block_limit = GP_EXPORT_BLOCKS};
+    const struct gp_arrow_job job = {.name = "bench", .file = "recording.gpuprof"};
+    struct gp_export export = {
+        .recording = recording, .job = &job, .weight = GP_EXPORT_PEAK, .block_limit = GP_EXPORT_BLOCKS};
     struct stat st = {0};
     /* maxrss of a forked child begins with what its parent had. */
     long before = bench_memory();
