@@ -540,7 +540,9 @@ static void expect_ray(const char *title, const char *job, const char *comm, con
         execve("/bin/cat", (char *[]){(char *)title, NULL}, environment);
         _exit(1);
     }
-    for (int i = 0; i < 1000 && strncmp(process.cmdline, title, 4) != 0; i++) { /* until it has executed */
+    /* Until it has executed: its name follows its arguments. */
+    for (int i = 0; i < 1000 && (strncmp(process.cmdline, title, 4) != 0 || strcmp(process.comm, "test_collect") == 0);
+         i++) {
         cr_assert_eq(gp_proc_open(&proc, pid), 0);
         gp_proc_describe(&proc, &process);
         gp_proc_close(&proc);
