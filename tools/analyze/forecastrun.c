@@ -12,11 +12,16 @@
 #include <stdlib.h>
 
 struct forecast_walk {
-    const struct gp_recording *recording;
     const struct gp_steps *steps;
     struct gp_forecast forecast;
     struct gp_forecast_sample sample; /* of the present step */
+    int64_t begin;                    /* what it began with */
     struct gp_forecast_run *run;
+    const struct gp_flow *flow;
+    struct gp_flow_polled polled;
+    struct gp_level level;
+    struct gp_forecast_room room; /* at the end of the last step: programs clean up after it */
+    uint32_t device;
     struct gp_hash sizes; /* of blocks -> the bound after which the first was allocated */
     uint32_t bound;       /* the next one */
     bool failed;          /* out of memory */
@@ -30,15 +35,38 @@ static void walk_level(struct forecast_walk *walk, int64_t level)
     GP_RAISE(sample->high, level);
 }
 
+/* The last step was interrupted, by a failed request or a signal: it still holds most of what it held
+ * above its beginning.  Its end is then no level from which another step could start. */
+static bool walk_is_cut(const struct forecast_walk *walk)
+{
+    const struct gp_steps *steps = walk->steps;
+    const struct gp_forecast_sample *sample = &walk->sample;
+    return steps->source == GP_STEPS_STACKS && walk->bound == steps->count && steps->ended < steps->count &&
+           sample->last - walk->begin > (sample->high - walk->begin) / 2;
+}
+
+static void walk_room(struct forecast_walk *walk, uint64_t time_ns)
+{
+    gp_flow_polled_advance(&walk->polled, time_ns, &walk->level);
+    int64_t reserved = gp_flow_polled_reserved(&walk->polled, &walk->level);
+    walk->room.device_free_bytes = gp_flow_left(walk->flow, walk->device, time_ns, reserved);
+    walk->room.idle_bytes = reserved > walk->level.allocated ? reserved - walk->level.allocated : 0;
+}
+
 /* Ends the steps that end before time_ns. */
 static void walk_bounds(struct forecast_walk *walk, uint64_t time_ns)
 {
     while (walk->bound <= walk->steps->count && walk->steps->bounds_ns[walk->bound] <= time_ns) {
-        walk->sample.time_ns = walk->steps->bounds_ns[walk->bound] + 1; /* 0 is a time too */
-        gp_forecast_feed(&walk->forecast, &walk->sample);
+        const uint64_t bound_ns = walk->steps->bounds_ns[walk->bound];
+        walk->sample.time_ns = bound_ns + 1; /* 0 is a time too */
+        if (!walk_is_cut(walk)) {
+            gp_forecast_feed(&walk->forecast, &walk->sample);
+            if (walk->bound + 1 >= walk->steps->count)
+                walk_room(walk, bound_ns);
+        }
         if (walk->bound == 2)
             gp_forecast_find(&walk->forecast, NULL, &walk->run->early);
-        walk->sample.low = walk->sample.high = walk->sample.last;
+        walk->sample.low = walk->sample.high = walk->begin = walk->sample.last;
         walk->bound++;
     }
 }
@@ -61,40 +89,30 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     struct gp_forecast_run *run = calloc(1, sizeof(*run));
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
-    struct gp_level level = {0};
-    struct gp_flow_polled polled = gp_flow_polled_begin(flow, device);
-    struct forecast_walk to = {.recording = flow->recording, .steps = steps, .run = run};
-    struct gp_forecast_room room = {-1, -1, -1};
-    const uint64_t last_ns = steps->bounds_ns[steps->count]; /* programs clean up after it */
-    bool ended = false;
+    struct forecast_walk to = {.steps = steps,
+                               .run = run,
+                               .flow = flow,
+                               .polled = gp_flow_polled_begin(flow, device),
+                               .room = {-1, -1, -1},
+                               .device = device};
     if (!run)
         return NULL;
     gp_forecast_begin(&to.forecast, steps->source == GP_STEPS_GIVEN ? GP_FORECAST_MOMENTS : GP_FORECAST_STEPS);
     gp_forecast_find(&to.forecast, NULL, &run->early);
-    for (bool more = true; more;) {
-        more = gp_flow_next(&walk, &change);
-        if (!ended && (!more || (change.event != GP_REC_NONE && change.time_ns > last_ns))) {
-            gp_flow_polled_advance(&polled, last_ns, &level);
-            int64_t reserved = gp_flow_polled_reserved(&polled, &level);
-            room.device_free_bytes = gp_flow_left(flow, device, last_ns, reserved);
-            room.idle_bytes = reserved > level.allocated ? reserved - level.allocated : 0;
-            ended = true;
-        }
-        if (!more)
-            break;
+    while (gp_flow_next(&walk, &change)) {
         if (change.event != GP_REC_NONE)
             walk_bounds(&to, change.time_ns);
         if (change.item->device != device)
             continue;
-        gp_flow_polled_advance(&polled, change.time_ns, &level);
-        gp_level_apply(&level, &change);
+        gp_flow_polled_advance(&to.polled, change.time_ns, &to.level);
+        gp_level_apply(&to.level, &change);
         if (!(change.what & GP_FLOW_SUMMED))
             continue;
         if (change.event != GP_REC_NONE && change.add)
             walk_take(&to, gp_flow_bytes(&change));
         to.sample.frees += change.event != GP_REC_NONE && !change.add;
-        walk_level(&to, level.allocated);
-        GP_RAISE(run->peak_bytes, level.allocated);
+        walk_level(&to, to.level.allocated);
+        GP_RAISE(run->peak_bytes, to.level.allocated);
     }
     gp_hash_free(&to.sizes);
     if (to.failed) {
@@ -102,7 +120,7 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
         return NULL;
     }
     walk_bounds(&to, UINT64_MAX);
-    gp_forecast_find(&to.forecast, &room, &run->now);
+    gp_forecast_find(&to.forecast, &to.room, &run->now);
     /* What came after the last step, such as a server's sleep, belongs to the run. */
     int64_t later = run->now.peak_bytes >= 0 ? run->peak_bytes - run->now.peak_bytes : 0;
     if (later > 0) {

@@ -602,3 +602,61 @@ Test(forecast_run, headroom_is_that_of_the_last_step)
     free(steps);
     gp_recording_free(recording);
 }
+
+/* A training that ends in the middle of its last step, by a failed request or a signal: the end of that step is no level
+ * from which another one starts. */
+static struct gp_forecast_run run_cut(unsigned whole, bool is_cut)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    struct gp_steps *steps = calloc(1, sizeof(*steps) + (whole + 2) * sizeof(uint64_t));
+    uint64_t at = 1000;
+    cr_assert_not_null(steps);
+    recmake_at(make, at * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 1000 * MIB, 0);
+    for (unsigned i = 0; i <= whole; i++) {
+        steps->bounds_ns[i] = (at += 10) * MS;
+        recmake_at(make, (at += 10) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 8 * GIB, 700 * MIB, 0);
+        if (i == 0) { /* the state of the optimizer */
+            recmake_at(make, (at += 10) * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, 4 * GIB, 2000 * MIB, 0);
+        }
+        recmake_at(make, (at += 10) * MS);
+        if (i < whole || !is_cut)
+            recmake_free(make, 0, GP_KIND_LINEAR, 8 * GIB);
+    }
+    steps->bounds_ns[whole + 1] = (at += 10) * MS;
+    recmake_at(make, (at += 10) * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, 4 * GIB); /* the program cleans up */
+    steps->source = GP_STEPS_STACKS;
+    steps->told = true;
+    steps->count = whole + 1;
+    steps->ended = whole;
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_forecast_run *found = analysis_forecast(recording, steps, 0), copy = *found;
+    free(found);
+    free(steps);
+    gp_recording_free(recording);
+    return copy;
+}
+
+Test(forecast_run, a_step_that_was_cut_starts_no_other)
+{
+    for (unsigned whole = 1; whole < 8; whole++) {
+        struct gp_forecast_run cut = run_cut(whole, true), full = run_cut(whole, false);
+        cr_expect_eq(full.now.verdict, GP_FORECAST_STEADY);
+        cr_expect_eq(full.now.peak_bytes, 3700 * MIB, "%u steps: %lld", whole + 1, (long long)full.now.peak_bytes);
+        cr_expect_eq(full.now.spare_bytes, 16 * GIB - 3700 * MIB);
+        cr_expect_eq(cut.now.points, whole);
+        if (whole == 1) { /* what the first step needs once is not known */
+            cr_expect_eq(cut.now.verdict, GP_FORECAST_SHORT, "%s", gp_forecast_word(cut.now.verdict));
+            cr_expect_eq(cut.early.verdict, GP_FORECAST_SHORT);
+            cr_expect_eq(cut.now.peak_bytes, -1);
+            continue;
+        }
+        cr_expect_eq(cut.now.verdict, GP_FORECAST_STEADY, "%u steps: %s", whole, gp_forecast_word(cut.now.verdict));
+        cr_expect_eq(cut.now.peak_bytes, 3700 * MIB, "%u steps: %lld", whole, (long long)cut.now.peak_bytes);
+        cr_expect_eq(cut.now.headroom_bytes, 16 * GIB - 3000 * MIB, "%lld", (long long)cut.now.headroom_bytes);
+        cr_expect_eq(cut.now.spare_bytes, 16 * GIB - 3700 * MIB);
+    }
+}
