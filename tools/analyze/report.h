@@ -220,7 +220,7 @@ enum gp_use_hint {
     GP_HINT_NO_FRAMEWORK /* of the unknown site 0: no stack of the recording has a framework on it */
 };
 
-#define GP_USE_RULES 36u /* rows; userules.h names them */
+#define GP_USE_RULES 37u /* rows; userules.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;

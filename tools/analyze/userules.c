@@ -54,6 +54,8 @@ static const struct {
     [RULE_STACK_GRADIENTS] = {GP_USE_GRADIENTS, 0.95, "made in a backward pass, and there after it"},
     [RULE_STACK_ACTIVATIONS] = {GP_USE_ACTIVATIONS, 0.95,
                                 "is there when a backward pass starts, and goes before the next one"},
+    [RULE_CUT_ACTIVATIONS] = {GP_USE_ACTIVATIONS, 0.8,
+                              "of the last pass, which did not end; its call site made activations before"},
     [RULE_FORWARD_KEPT] = {GP_USE_UNKNOWN, 0, "outlives its forward pass, and the program keeps it over others"},
     [RULE_STACK_TEMPORARY] = {GP_USE_TEMPORARY, 0.9,
                               "made and freed in one forward pass, backward pass or step of an optimizer"},
@@ -269,6 +271,7 @@ static void decide(struct uses_work *w, const struct gp_flow_change *change)
         *rule = RULE_NO_FRAMEWORK;
     if (life == LIFE_STEP || life == LIFE_SEVERAL || life == LIFE_LATE)
         gp_use_key(w, item)->rule = *rule;
+    gp_use_key(w, item)->crossed |= *rule == RULE_STACK_ACTIVATIONS;
 }
 
 void gp_use_decide(struct uses_work *w)

@@ -48,6 +48,7 @@ enum use_rule {
     RULE_TEMPORARY,
     RULE_STACK_GRADIENTS,
     RULE_STACK_ACTIVATIONS,
+    RULE_CUT_ACTIVATIONS,
     RULE_STACK_TEMPORARY,
     RULE_FORWARD_KEPT,
     RULE_WORKSPACE_SIZE,
@@ -94,6 +95,7 @@ struct use_key {               /* a call site, or a size without one */
     uint64_t lived;              /* sum of their lives, in bounds of steps */
     uint8_t rule;                /* of its newest transient block */
     bool grows;                  /* a suspect of `leaks` (of call sites alone) */
+    bool crossed;                /* a block of it was there when a backward pass started, and went before the next */
 };
 
 struct use_run { /* events between which one pass works: it begins with an allocation, and `end` is not part of it */

@@ -144,6 +144,14 @@ static enum use_rule rule_of_backward(const struct uses_work *w, const struct gp
     return is_workspace(item) ? RULE_WORKSPACE_SIZE : RULES;
 }
 
+/* A request failed, or the program was ended, before the backward pass freed what the last forward pass
+ * made.  Blocks that a program keeps until it ends come from call sites that made no activations. */
+static bool is_of_cut_pass(const struct uses_work *w, const struct gp_rec_event *item, uint32_t event, uint32_t end)
+{
+    return end == GP_REC_NONE && gp_use_key(w, item)->crossed &&
+           runs_before(&w->backward_runs, event + 1) + 1 >= w->backward_runs.count;
+}
+
 /* RULES: they do not say what the block is. */
 enum use_rule gp_use_rule_of_stack(const struct uses_work *w, const struct gp_flow_change *change)
 {
@@ -163,6 +171,8 @@ enum use_rule gp_use_rule_of_stack(const struct uses_work *w, const struct gp_fl
         if (w->stacks && end == GP_REC_NONE && runs_before(&w->backward_runs, event) + 2 < w->backward_runs.count &&
             is_workspace(change->item) && !gp_use_size(w, change->item))
             return RULE_WORKSPACE_SIZE;
+        if (w->stacks && is_of_cut_pass(w, change->item, event, end))
+            return RULE_CUT_ACTIVATIONS;
         return w->stacks ? rule_of_forward(w, hint, event, end) : RULES;
     default:
         return RULES;

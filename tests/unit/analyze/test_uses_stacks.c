@@ -10,7 +10,9 @@
 
 #include "train_fixture.h"
 
-#define WEIGHTS 6u
+#define WEIGHTS    6u
+#define CUT_LAYERS 9u /* of the pass that is cut, which holds more than the others */
+#define CUT_BYTES  (96 * MIB)
 
 enum place { LOAD, INPUT, LAYER, SCRATCH, ROOT, NODE, STATE, UPDATE, PLACES };
 
@@ -26,6 +28,7 @@ struct net {
     uint64_t input;
     unsigned kept;     /* so many passes without a backward one, whose outputs are kept until the last */
     const char *range; /* an NVTX range around each step's forward pass */
+    unsigned cut;      /* a last pass ends after so many blocks of its backward pass + 1, and the program with it */
 };
 
 static const uint8_t place_hints[PLACES] = {
@@ -148,6 +151,16 @@ static struct gp_recording *net_train(struct net *net)
         }
         if (net->late)
             drop(net, net->input, ((8 + step * 5 % 7) * MIB + step * 512) / 2, 0);
+    }
+    if (net->cut) {
+        take(net, MIB, INPUT, 0);
+        for (unsigned i = 0; i < CUT_LAYERS; i++) {
+            drop(net, take(net, MIB, SCRATCH, 0), MIB, 0);
+            take(net, CUT_BYTES, LAYER, 0);
+        }
+        for (unsigned i = 1; i < net->cut; i++)
+            take(net, 512, i == 1 ? ROOT : NODE, i > 1 && net->engine);
+        return recmake_done(net->make);
     }
     uint64_t outputs[10];
     for (unsigned i = 0; i < net->kept; i++) {
@@ -307,6 +320,28 @@ Test(uses_stacks, the_last_step_ends_as_the_others)
         }
         cr_expect_eq(level[1], level[0], "%lld, not %lld", (long long)level[1], (long long)level[0]);
         free(steps);
+        gp_recording_free(r);
+    }
+}
+
+/* A request failed in the forward pass, or in the backward pass after it. */
+Test(uses_stacks, of_a_pass_that_was_cut)
+{
+    for (unsigned i = 0; i < 12; i++) {
+        struct net net = {.steps = 1 + i / 6 * 4, .engine = i % 2, .cut = 1 + i / 2 % 3};
+        struct gp_recording *r = net_train(&net);
+        struct gp_flow *flow = gp_flow_new(r);
+        struct gp_steps *steps = gp_steps_find(r);
+        uint8_t hints[PLACES + 1] = {0};
+        for (unsigned k = 0; k < PLACES; k++)
+            hints[net.site[k]] = place_hints[k];
+        struct gp_use_table *uses = gp_uses_find(flow, steps, NULL, hints, 0);
+        int64_t made = CUT_LAYERS * CUT_BYTES + MIB;
+        cr_expect_eq(most(uses, GP_USE_UNKNOWN), 0, "%u: %lld", i, (long long)most(uses, GP_USE_UNKNOWN));
+        cr_expect_geq(most(uses, GP_USE_ACTIVATIONS), made, "%u: %lld", i, (long long)most(uses, GP_USE_ACTIVATIONS));
+        gp_uses_free(uses);
+        free(steps);
+        gp_flow_free(flow);
         gp_recording_free(r);
     }
 }
