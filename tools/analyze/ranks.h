@@ -77,6 +77,7 @@ struct gp_rank_row {          /* of a call site or of an owner */
     uint8_t kind;
     int64_t worst_bytes, median_bytes; /* excess: the difference */
     uint32_t holders;                  /* ranks that hold some of it at their peak */
+    bool is_offset; /* the worst holds more here, and as much less at a site alike (gp_ranks_offset) */
 };
 
 struct gp_rank_moment {
@@ -108,7 +109,7 @@ struct gp_ranks {
     uint64_t begin_unix_ns, length_ns;
     int64_t lowest_bytes, median_bytes, highest_bytes; /* of the peaks */
     struct gp_rank_moment moments[GP_RANK_POINT];
-    struct gp_rank_row *sites, *owners; /* by excess, the largest first */
+    struct gp_rank_row *sites, *owners; /* by excess, the largest first; sites that are offset after the others */
     uint32_t site_count, owner_count;
     uint32_t shared_count; /* GPUs on which several ranks held memory, in times that overlap */
 };
@@ -130,6 +131,8 @@ struct gp_rank_share gp_ranks_share(const struct gp_ranks *all, uint32_t number)
  * peak.  NULL: out of memory. */
 struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count);
 void gp_ranks_free(struct gp_ranks *ranks);
+/* Whether `less`, by which a rank holds less at a site than the median, offsets the `more` of another site. */
+bool gp_ranks_offset(const struct gp_rank_row *site, int64_t more, const struct gp_rank_row *other, int64_t less);
 /* rankgroups.c.  Sets the groups of ranks that are alike, and the missing ranks.  False: out of memory. */
 bool gp_ranks_group(struct gp_ranks *ranks);
 /* rankgroups.c.  Sets the missing ranks alone.  False: out of memory. */

@@ -73,6 +73,32 @@ Test(ranks, worst_first)
     ranks_end(ranks, 3, all);
 }
 
+/* After the first step DDP makes its buckets at another line: the rank whose peak is later holds them there, and
+ * the others where they were first. */
+Test(ranks, what_another_line_offsets_explains_no_peak)
+{
+    struct gp_job_rank ranks[4];
+    for (int32_t i = 0; i < 4; i++) {
+        ranks[i] = rank_new(i, "a", 5 * SECOND, 10 * GIB, i == 2 ? 2 * GIB : 0);
+        ranks[i].sites = realloc(ranks[i].sites, 3 * sizeof(*ranks[i].sites));
+        cr_assert(ranks[i].sites);
+        ranks[i].sites[1 + (i == 2)] = (struct gp_rank_site){.owner = "pytorch", .peak_bytes = 5 * GIB};
+        strcpy(ranks[i].sites[1 + (i == 2)].name, i == 2 ? "train buckets" : "init buckets");
+        ranks[i].site_count++;
+    }
+    struct gp_ranks *all = gp_ranks_find(ranks, 4);
+    cr_assert(all);
+    cr_expect_eq(ranks[0].number, 2);
+    cr_assert_eq(all->site_count, 4);
+    cr_expect_str_eq(all->sites[0].name, "gather");
+    cr_expect(!all->sites[0].is_offset);
+    cr_expect_str_eq(all->sites[1].name, "train buckets");
+    cr_expect(all->sites[1].is_offset);
+    cr_expect_str_eq(all->sites[3].name, "init buckets");
+    cr_expect(!all->sites[3].is_offset);
+    ranks_end(ranks, 4, all);
+}
+
 Test(ranks, failure_and_unknown_sizes)
 {
     struct gp_job_rank ranks[2] = {rank_new(0, "a", SECOND, 10 * GIB, 0), rank_new(1, "a", SECOND, 9 * GIB, 0)};

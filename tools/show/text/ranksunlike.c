@@ -91,15 +91,31 @@ static void unlike_add(char text[GP_VERDICT_TEXT], const char *format, ...)
     va_end(arguments);
 }
 
+#define GP_UNLIKE_LOOKS 64u
+
+/* Whether the rank holds as much less, or more, at a site alike. */
+static bool unlike_is_offset(const struct gp_ranks *all, const struct gp_job_rank *rank, const struct gp_rank_row *site,
+                             int64_t bytes)
+{
+    int64_t more = bytes - site->median_bytes;
+    for (uint32_t i = 0; i < all->site_count; i++) {
+        int64_t other = unlike_bytes(rank, &all->sites[i]) - all->sites[i].median_bytes;
+        if ((more > 0) != (other > 0) && gp_ranks_offset(site, llabs(more), &all->sites[i], llabs(other)))
+            return true;
+    }
+    return false;
+}
+
 /* The call site whose bytes are farthest from the median, if that is more than a hundredth of the peak. */
 static void unlike_site(const struct gp_ranks *all, const struct gp_job_rank *rank, char text[GP_VERDICT_TEXT])
 {
     char here[GP_SIZE_TEXT], there[GP_SIZE_TEXT];
     const struct gp_rank_row *farthest = NULL;
     int64_t most = all->median_bytes / 100, bytes = 0;
+    uint32_t looked = 0; /* each look takes all sites */
     for (uint32_t i = 0; i < all->site_count; i++) {
         int64_t held = unlike_bytes(rank, &all->sites[i]), apart = llabs(held - all->sites[i].median_bytes);
-        if (apart <= most)
+        if (apart <= most || (looked++ < GP_UNLIKE_LOOKS && unlike_is_offset(all, rank, &all->sites[i], held)))
             continue;
         most = apart;
         bytes = held;
