@@ -540,3 +540,42 @@ Test(report_text, bars_have_eighths_or_are_of_ascii)
         }
     }
 }
+
+/* A recording does not tell what PyTorch's allocator held, so that none of its settings is judged. */
+Test(report, failed_request_of_a_framework_denies_no_setting)
+{
+    static const char *const torch[] = {"libc10_cuda.so", "libtorch_cpu.so", NULL};
+    static const struct recmake_frame frames[] = {{"main", "main.c", 7}, {NULL, NULL, 0}};
+    for (unsigned i = 0; i < 4; i++) {
+        struct recmake *make = recmake_new(4 * GIB);
+        uint32_t site =
+            i & 1 ? recmake_native_site(make, GP_KIND_LINEAR, torch) : recmake_site(make, GP_KIND_LINEAR, frames);
+        recmake_at(make, 1000 * MS);
+        if (i & 2)
+            recmake_event(make, &(struct gp_rec_event){.time_ns = 1000 * MS,
+                                                       .type = GP_EVENT_SEGMENT_ALLOC,
+                                                       .kind = GP_KIND_LINEAR,
+                                                       .address = GIB,
+                                                       .bytes = 20 * MIB});
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 20 * MIB, site);
+        struct gp_recording *r = recmake_done(make);
+        r->has_oom = true;
+        r->oom = (struct gp_wire_oom){
+            .count = 1,
+            .device = 0,
+            .asked_bytes = 2 * GIB,
+            .flags = GP_OOM_DRIVER,
+            .free_bytes = 900 * MIB,
+            .reserved_bytes = 3196 * MIB,
+            .allocated_bytes = 3196 * MIB,
+            .holder_count = 1,
+            .holders = {{.kind = GP_KIND_LINEAR, .count = 1, .block_bytes = 20 * MIB, .site = site}}};
+        json_t *document = document_of(r);
+        const char *page = json_string_value(at(document, "oom"));
+        cr_assert(page);
+        cr_expect_eq(strstr(page, "whether a setting of PyTorch's would") != NULL, i == 3, "%u: %s", i, page);
+        cr_expect_eq(strstr(page, "no setting would") != NULL, i != 3, "%u: %s", i, page);
+        json_decref(document);
+        gp_recording_free(r);
+    }
+}

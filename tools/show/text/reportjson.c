@@ -163,6 +163,21 @@ static json_t *report_oom_holders(const struct gp_report *report)
     return list;
 }
 
+/* A recording has a framework's segments, but not what its allocator held when the request failed.  Without
+ * GP_OOM_FRAMEWORK the page then says that its settings are not judged; without any, that none would have helped. */
+static const struct gp_wire_oom_framework report_oom_framework = {.flags = GP_OOM_KEPT};
+
+static bool report_oom_is_framework(const struct gp_recording *recording)
+{
+    for (uint32_t i = 0; i < recording->oom.holder_count; i++) {
+        char owner[GP_SITE_OWNER];
+        gp_bill_site_owner(recording, recording->oom.holders[i].site, owner);
+        if (strcmp(owner, "pytorch") == 0)
+            return true;
+    }
+    return false;
+}
+
 static json_t *report_oom_text(const struct gp_report *report)
 {
     const struct gp_recording *recording = report->recording;
@@ -184,6 +199,8 @@ static json_t *report_oom_text(const struct gp_report *report)
             continue;
         facts.device_name = recording->devices[i].name;
         facts.total_bytes = recording->devices[i].total_bytes;
+        if (report->flow->has_segments[i] && report_oom_is_framework(recording))
+            facts.framework = &report_oom_framework;
     }
     if (oom->site)
         gp_symbols_line(report->symbols, oom->site, NULL, NULL, place, sizeof(place));
