@@ -50,7 +50,7 @@ def listen(module):
         if record.name.startswith(("vllm", "sglang")):
             try:
                 _look(record.getMessage())
-            except (OSError, TypeError, ValueError, ZeroDivisionError):  # a message that only resembles it
+            except Exception:  # its text cannot be made, which the program's handlers report, or it only resembles one
                 pass
         return handle(self, record)
 
