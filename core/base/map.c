@@ -6,7 +6,8 @@
  *
  * A shard keeps its records in blocks, where they never move, and finds them through an index of
  * 8-byte entries:
- * *      index (now, old): linear probing, entry = slot + 64 : hashblocks: 64, 128, 256 ... records; slot -> record
+ *
+ *      index (now, old): linear probing, entry = slot + 64 : hash      blocks: 64, 128, 256 ... records; slot -> record
  *
  * Only the index grows and shrinks: the shard makes a second table, and each change of the shard
  * moves some entries over, one whole cluster at a time, so that the entries left in the old table
