@@ -4,7 +4,7 @@
  *
  * A file is written beside, with a name that no engine reads, and renamed.  Of a recording the table `job` comes last:
  * where it is, the others are complete, and as it has the time of the recording, another run leaves the recording alone
- * unless it is another one by now.  So a run that was killed goes on where it was.  Several processes take one recording
+ * unless it is another one by now; of a part (--from, --to) it has another time.  So a run that was killed goes on where it was.  Several processes take one recording
  * after the other.
  */
 #include <cmd/cmd.h>
@@ -277,8 +277,9 @@ static void folder_file(const struct folder *f, uint32_t order)
     strcat(name, ".arrows");
     /* Before it is read: what is added to it meanwhile makes it another one. */
     bool known = stat(path, &is) == 0 && S_ISREG(is.st_mode);
+    bool whole = !f->o->part.from && !f->o->part.to; /* else the time does not tell which part is there */
     const struct folder_found *there = known ? folder_there(f, name) : NULL;
-    if (there && folder_is_same(there, &is.st_mtim) && !f->o->force) {
+    if (there && whole && folder_is_same(there, &is.st_mtim) && !f->o->force) {
         file->state = FOLDER_KEPT;
         return;
     }
@@ -297,7 +298,7 @@ static void folder_file(const struct folder *f, uint32_t order)
         file->state = FOLDER_REFUSED;
     } else {
         gp_load_warn("export", path, recording);
-        rc = folder_tables(f, recording, path, name, known ? &is.st_mtim : NULL);
+        rc = folder_tables(f, recording, path, name, known && whole ? &is.st_mtim : NULL);
         if (rc)
             snprintf(file->why, sizeof(file->why), "%s", strerror(-rc));
         file->state = rc ? FOLDER_FAILED : FOLDER_WRITTEN;

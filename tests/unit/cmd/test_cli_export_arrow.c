@@ -155,6 +155,18 @@ Test(export_arrow, a_second_run_writes_what_has_changed)
     expect_whole("run", "2", "x.rank2");
 }
 
+/* The time of the recording does not tell which part of it is there. */
+Test(export_arrow, a_part_is_not_taken_for_the_whole)
+{
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "3 written\n");
+    for (unsigned i = 0; i < 2; i++)
+        expect(run("export %s --format=arrow -o %s --from=1us", in("run"), in("out")), 0, "",
+               "3 written, 3 of them in place of others with these names\n");
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "",
+           "3 written, 3 of them in place of others with these names\n");
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "0 written, 3 there already\n");
+}
+
 Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
 {
     /* Nobody writes into the pipe, so the run cannot end. */
