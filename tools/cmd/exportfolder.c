@@ -32,6 +32,7 @@
 
 #define FOLDER_WORKERS 8u                /* at most: each holds one whole recording */
 #define FOLDER_NAME    ".gpuprof-export" /* in a folder that is ours; a run holds its lock */
+#define FOLDER_PART    ".part"           /* of a file that is not complete, after a dot and its name */
 #define FOLDER_PATH    4096
 #define FOLDER_WORD    1024 /* of a path: the name of a job or a recording, each byte as %XX at most */
 
@@ -223,7 +224,7 @@ static int folder_table(const struct folder *f, struct gp_arrow *arrow, unsigned
     int rc = folder_make(f->fd, path, gp_arrow_table_name(table), f->job, rank);
     if (rc)
         return rc;
-    snprintf(part, sizeof(part), "%s.%s.part", path, name);
+    snprintf(part, sizeof(part), "%s.%s" FOLDER_PART, path, name);
     size_t at = strlen(path);
     snprintf(path + at, sizeof(path) - at, "%s", name);
     int fd = openat(f->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -275,6 +276,13 @@ static void folder_file(const struct folder *f, uint32_t order)
     folder_base(base, sizeof(base), strcmp(path, "-") == 0 ? "stdin" : path);
     folder_word(name, base);
     strcat(name, ".arrows");
+    long most = fpathconf(f->fd, _PC_NAME_MAX);
+    if (most > 0 && strlen(name) + strlen("." FOLDER_PART) > (size_t)most) { /* the next ones may have shorter names */
+        snprintf(file->why, sizeof(file->why), "its name is too long for those of its tables, where it has %zu bytes",
+                 strlen(name));
+        file->state = FOLDER_REFUSED;
+        return;
+    }
     /* Before it is read: what is added to it meanwhile makes it another one. */
     bool known = stat(path, &is) == 0 && S_ISREG(is.st_mode);
     bool whole = !f->o->part.from && !f->o->part.to; /* else the time does not tell which part is there */

@@ -167,6 +167,17 @@ Test(export_arrow, a_part_is_not_taken_for_the_whole)
     expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "0 written, 3 there already\n");
 }
 
+/* Each byte of the name has three in that of the tables, and the recordings after it are written. */
+Test(export_arrow, a_name_that_is_too_long_is_left_out)
+{
+    char name[] =
+        "run/a==========================================================================================.gpuprof";
+    write_rank(name, 3);
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "",
+           "of 4 recordings 3 written, 1 left out\n");
+    expect(run("export %s --format=arrow -o %s", in(name), in("one")), 1, "", "too long");
+}
+
 Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
 {
     /* Nobody writes into the pipe, so the run cannot end. */
