@@ -28,10 +28,10 @@ static int shell(const char *format, ...)
     return system(text);
 }
 
-static void write_rank(const char *name, int rank)
+static void write_line(const char *name, int rank, uint32_t line)
 {
     struct recmake *make = recmake_new(1 << 30);
-    uint32_t site = recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", 7}, {0}});
+    uint32_t site = recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", line}, {0}});
     for (unsigned i = 0; i < 40; i++)
         recmake_alloc(make, 0, GP_KIND_LINEAR, 0x7000000 + i * 4096, 4096, site);
     struct gp_recording *recording = recmake_done(make);
@@ -40,6 +40,11 @@ static void write_rank(const char *name, int rank)
     recording->world_size = 4;
     cr_assert_eq(recsave(recording, in(name)), 0);
     gp_recording_free(recording);
+}
+
+static void write_rank(const char *name, int rank)
+{
+    write_line(name, rank, 7);
 }
 
 static void begin(void)
@@ -130,6 +135,19 @@ Test(export_arrow, what_is_no_recording_is_named_left_out_and_counted)
     cr_expect(!there("job", "job=run/rank=__HIVE_DEFAULT_PARTITION__"));
     cr_assert_eq(shell("rm %s/run/x.*", folder), 0);
     expect(run("export %s --format=arrow -o %s", in("run"), in("none")), 1, "", "2 recordings 0 written, 2 left out");
+}
+
+/* As a damaged recording may have it: it ended the export of all recordings. */
+Test(export_arrow, a_number_that_its_column_cannot_have_is_null)
+{
+    write_line("run/x.rank0.gpuprof", 0, UINT32_MAX);
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "of 3 recordings 3 written\n");
+    expect_whole("run", "0", "x.rank0");
+    cr_expect_eq(shell("cd tests/lib && PYTHONDONTWRITEBYTECODE=1 python3 -c \"import arrow_stream, sys\n"
+                       "print([row['line'] for name in sys.argv[1:] for row in arrow_stream.read(name)[1]])\" "
+                       "%s/out/frames/job=run/rank=[01]/x.rank?.arrows | grep -Fx '[None, 7]'",
+                       folder),
+                 0);
 }
 
 Test(export_arrow, a_second_run_writes_what_has_changed)

@@ -22,6 +22,7 @@ struct gp_arrow_file {
     struct ArrowArrayView view;
     struct ArrowIpcWriter writer;
     struct gp_out *out;
+    const struct gp_arrow_column *columns;
     unsigned column; /* the next one of the row */
     int rc;          /* 0 or -errno */
 };
@@ -133,6 +134,7 @@ struct gp_arrow_file *gp_arrow_begin(const struct gp_arrow_column *columns, unsi
         return NULL;
     ArrowArrayViewInitFromType(&file->view, NANOARROW_TYPE_UNINITIALIZED);
     file->out = out;
+    file->columns = columns;
     arrow_failed(file, arrow_open(file, columns, count, schema));
     return file;
 }
@@ -141,6 +143,8 @@ void gp_arrow_number(struct gp_arrow_file *file, bool known, int64_t number)
 {
     if (file->rc)
         return;
+    /* A damaged recording may have a line or a rank that no program has. */
+    known &= file->columns[file->column].type != GP_ARROW_INT32 || number == (int32_t)number;
     struct ArrowArray *column = file->batch.children[file->column++];
     int error = known ? ArrowArrayAppendInt(column, number) : ArrowArrayAppendNull(column, 1);
     if (error)

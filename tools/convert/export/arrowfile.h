@@ -22,7 +22,8 @@ struct gp_arrow_file;
  * NULL: out of memory. */
 struct gp_arrow_file *gp_arrow_begin(const struct gp_arrow_column *columns, unsigned count, const char *schema,
                                      struct gp_out *out);
-/* The next value of the row, in the order of the columns; known false: null.  A number is of any type but text. */
+/* The next value of the row, in the order of the columns; known false: null.  A number is of any type but text;
+ * one that its column cannot have is null too. */
 void gp_arrow_number(struct gp_arrow_file *file, bool known, int64_t number);
 /* NULL: null.  The text must be valid UTF-8 for _word; _text makes it so. */
 void gp_arrow_word(struct gp_arrow_file *file, const char *word);
