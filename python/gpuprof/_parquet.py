@@ -134,7 +134,7 @@ class _Run:
             shutil.rmtree(work, ignore_errors=True)
 
     def all(self, jobs: List[Tuple[str, List[str]]]) -> None:
-        files = [(job, file) for job, names in jobs for file in names]
+        files = list(dict.fromkeys((job, file) for job, names in jobs for file in names))  # one named twice is written once
         self.made = len(files)
         names = {(job, _base(file)): file for job, file in files}
         for job, file in files:

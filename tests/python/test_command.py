@@ -10,7 +10,7 @@ import unittest
 import gpu
 import gpuprof
 from gpu import MIB
-from gpuprof import _library
+from gpuprof import _library, _parquet
 
 COMMAND = os.path.join(os.environ["GPUPROF_TEST_BUILD"], "bin", "gpuprof")
 
@@ -77,6 +77,16 @@ class Parquet(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("Parquet needs pyarrow, which this Python lacks (pip install pyarrow): none here", done.stderr)
             self.assertEqual(os.listdir(folder), ["pyarrow.py"])
+
+    def test_a_recording_that_is_named_twice_is_written_once(self):
+        """Two threads wrote the same files."""
+        with tempfile.TemporaryDirectory() as folder:
+            written = []
+            run = _parquet._Run(folder, False, COMMAND)
+            run.write = lambda work, job, file: written.append((job, file)) or "written"
+            run.all([("a", ["x", "y"]), ("a", ["x"]), ("b", ["x"])])
+            self.assertEqual(sorted(written), [("a", "x"), ("a", "y"), ("b", "x")])
+            self.assertEqual((run.made, run.written), (3, 3))
 
 
 class Reset(unittest.TestCase):
