@@ -96,9 +96,9 @@ void gp_export_job_name(char *name, size_t bytes, const char *path)
     char *real = realpath(path, NULL);
     folder_base(name, bytes, real ? real : path);
     bool is_folder = stat(path, &is) == 0 && S_ISDIR(is.st_mode);
-    char *rank = is_folder ? NULL : strcasestr(name, ".rank");
-    if (rank && rank > name && isdigit((unsigned char)rank[5]))
-        *rank = '\0';
+    for (char *rank = name; !is_folder && *rank && (rank = strcasestr(rank + 1, ".rank"));)
+        if (isdigit((unsigned char)rank[5]))
+            *rank = '\0';
     free(real);
 }
 

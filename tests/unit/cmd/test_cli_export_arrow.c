@@ -111,6 +111,9 @@ Test(export_arrow, a_folder_of_recordings_is_a_folder_of_tables)
     cr_expect_eq(shell("test $(find %s/out -type f | wc -l) = 31", folder), 0, "10 tables of 3, and the lock");
     expect(run("export %s --format=arrow -o %s", in("run/x.rank1.gpuprof"), in("out")), 0, "", "1 written");
     expect_whole("x", "1", "x.rank1");
+    write_rank("y.ranking.rank2.gpuprof", 2);
+    expect(run("export %s --format=arrow -o %s", in("y.ranking.rank2.gpuprof"), in("out")), 0, "", "1 written");
+    expect_whole("y.ranking", "2", "y.ranking.rank2");
     expect(run("export %s --format=arrow -o %s --job=_a/b=c", in("run"), in("out")), 0, "", "3 written");
     expect_whole("%5Fa%2Fb%3Dc", "2", "x.rank2");
 }
