@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct nvml_device;
@@ -81,12 +82,37 @@ static unsigned smi_mib(unsigned long long bytes)
     return (unsigned)(bytes >> 20);
 }
 
+/* Whether a list of GPUs names this one.  List NULL: all are meant. */
+static bool smi_wants(const char *list, const struct smi_gpu *gpu)
+{
+    char index[16];
+    const char *const names[] = {index, gpu->uuid, gpu->pci.bus_id};
+    snprintf(index, sizeof index, "%u", gpu->index);
+    for (const char *name = list; name; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strcspn(name, ",") == strlen(names[i]) && !strncasecmp(name, names[i], strlen(names[i])))
+                return true;
+    return !list;
+}
+
+/* Whether each GPU that a list names is there. */
+static bool smi_has(const char *list)
+{
+    unsigned names = list != NULL, found = 0;
+    struct smi_gpu gpu;
+    for (const char *comma = list ? strchr(list, ',') : NULL; comma; comma = strchr(comma + 1, ','))
+        names++;
+    for (unsigned i = 0; list && smi_gpu_read(&gpu, i); i++)
+        found += smi_wants(list, &gpu);
+    return !list || (found && found >= names);
+}
+
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 struct smi_query {
     const char *fields;
     bool apps, header, units;
-    int only; /* of one GPU; -1: all */
+    const char *only; /* GPUs by index, UUID or bus id, with commas between; NULL: all */
 };
 
 /* The value of a field and its unit; false: no such field. */
@@ -190,7 +216,7 @@ static int smi_query_run(const struct smi_query *query)
         if (header && !smi_row(query, &gpu, query->apps ? &none : NULL, true))
             return 2;
         header = false;
-        if (query->only >= 0 && (unsigned)query->only != i)
+        if (!smi_wants(query->only, &gpu))
             continue;
         if (!query->apps && !smi_row(query, &gpu, NULL, false))
             return 2;
@@ -205,14 +231,15 @@ static int smi_query_run(const struct smi_query *query)
 
 /* ---- without a query ----------------------------------------------------------------------------------------------- */
 
-static void smi_list(void)
+static void smi_list(const char *only)
 {
     struct smi_gpu gpu;
     for (unsigned i = 0; smi_gpu_read(&gpu, i); i++)
-        printf("GPU %u: %s (UUID: %s)\n", i, gpu.name, gpu.uuid);
+        if (smi_wants(only, &gpu))
+            printf("GPU %u: %s (UUID: %s)\n", i, gpu.name, gpu.uuid);
 }
 
-static void smi_table(void)
+static void smi_table(const char *only)
 {
     struct smi_gpu gpu;
     for (unsigned i = 0; smi_gpu_read(&gpu, i); i++) {
@@ -220,6 +247,8 @@ static void smi_table(void)
             printf("NVIDIA-SMI on the simulated GPU      Driver Version: %s      CUDA Version: %d.%d\n\n"
                    "GPU  Name                            Temp  Pwr:Usage/Cap         Memory-Usage  GPU-Util\n",
                    gpu.driver, gpu.cuda / 1000, gpu.cuda % 1000 / 10);
+        if (!smi_wants(only, &gpu))
+            continue;
         printf("%3u  %-30.30s  %3uC  %5uW / %4uW  %7uMiB / %6uMiB  %7u%%\n", i, gpu.name, gpu.temperature,
                gpu.power / 1000, gpu.limit / 1000, smi_mib(gpu.memory.used), smi_mib(gpu.memory.total), gpu.rates.gpu);
     }
@@ -228,13 +257,13 @@ static void smi_table(void)
 static void smi_help(void)
 {
     puts("nvidia-smi of the simulated GPU (docs/simulator.md)\n\n"
-         "    nvidia-smi [-L] [-i INDEX] [--query-gpu=FIELD,.. | --query-compute-apps=FIELD,..]\n"
+         "    nvidia-smi [-L] [-i GPU,..] [--query-gpu=FIELD,.. | --query-compute-apps=FIELD,..]\n"
          "               [--format=csv[,noheader][,nounits]]");
 }
 
 int main(int argc, char **argv)
 {
-    struct smi_query query = {.header = true, .units = true, .only = -1};
+    struct smi_query query = {.header = true, .units = true};
     bool list = false;
     for (int i = 1; i < argc; i++) {
         const char *value = strchr(argv[i], '=');
@@ -246,9 +275,9 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "-L") || !strcmp(argv[i], "--list-gpus")) {
             list = true;
         } else if (!strcmp(argv[i], "-i") && i + 1 < argc) {
-            query.only = atoi(argv[++i]);
-        } else if (!strncmp(argv[i], "--id", length) && value) {
-            query.only = atoi(value + 1);
+            query.only = argv[++i];
+        } else if (value && !strncmp(argv[i], "--id", length)) {
+            query.only = value + 1;
         } else if (value && !strncmp(argv[i], "--query-gpu", length)) {
             query.fields = value + 1;
         } else if (value && !strncmp(argv[i], "--query-compute-apps", length)) {
@@ -266,11 +295,15 @@ int main(int argc, char **argv)
         fputs("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", stderr);
         return 9;
     }
+    if (!smi_has(query.only)) {
+        puts("No devices were found");
+        return 6;
+    }
     if (list)
-        smi_list();
+        smi_list(query.only);
     else if (query.fields)
         return smi_query_run(&query);
     else
-        smi_table();
+        smi_table(query.only);
     return 0;
 }

@@ -27,6 +27,24 @@ check "a query as CSV" $?
 smi -i 1 --query-gpu=index,utilization.gpu --format=csv,noheader,nounits
 [ "$(cat out)" = "1, 0" ]
 check "one GPU, without header and units" $?
+smi -i 0,1 --query-gpu=index --format=csv,noheader
+[ "$(cat out)" = "0
+1" ]
+check "two GPUs by a list" $?
+for no in 2 1,2 GPU-none x; do
+    smi -i $no --query-gpu=index --format=csv
+    [ $? = 6 ] && [ "$(cat out)" = "No devices were found" ]
+    check "-i $no: a GPU that is not there" $?
+done
+cat >one.sh <<'END'
+uuid=$(nvidia-smi -L | sed -n 's/^GPU 1: .*UUID: \(.*\))/\1/p')
+bus=$(nvidia-smi -i 1 --query-gpu=pci.bus_id --format=csv,noheader)
+[ -n "$uuid" ] && [ -n "$bus" ] && nvidia-smi -i "$uuid" --query-gpu=index --format=csv,noheader &&
+    nvidia-smi -i "$bus" --query-gpu=index --format=csv,noheader && nvidia-smi -L -i "$uuid"
+END
+"$gpuprof" run --sim=devices=2 -- sh one.sh >out 2>&1
+[ "$(cut -c1-5 out | tr '\n' ' ')" = "1 1 GPU 1 " ]
+check "a GPU by its UUID and its bus" $?
 smi --query-gpu=index,no_such_field --format=csv
 [ $? = 2 ] && grep -q 'no_such_field' out
 check "a field that it does not know" $?
