@@ -44,8 +44,9 @@ struct folder_file { /* what a worker tells of a recording, in shared memory */
     char why[GP_RANK_WHY];
 };
 
-struct folder_found { /* a recording of which everything was written before */
+struct folder_found { /* a recording that was written before */
     char *name, *rank;
+    bool whole;           /* else that run was killed */
     struct timespec time; /* of the recording */
 };
 
@@ -130,6 +131,7 @@ static int folder_found_order(const void *one, const void *other)
 
 static int folder_find_add(struct folder *f, int fd, const char *rank, const char *name)
 {
+    char path[FOLDER_PATH];
     struct stat is;
     if (name[0] == '.' || fstatat(fd, name, &is, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(is.st_mode))
         return 0;
@@ -138,7 +140,9 @@ static int folder_find_add(struct folder *f, int fd, const char *rank, const cha
         return -ENOMEM;
     f->found = grown;
     struct folder_found *found = &f->found[f->found_count];
-    *found = (struct folder_found){strdup(name), strdup(rank), is.st_mtim};
+    snprintf(path, sizeof(path), "job/job=%s/%s/%s", f->job, rank, name);
+    bool whole = fstatat(f->fd, path, &is, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(is.st_mode);
+    *found = (struct folder_found){strdup(name), strdup(rank), whole, is.st_mtim};
     f->found_count++;
     return found->name && found->rank ? 0 : -ENOMEM;
 }
@@ -152,12 +156,12 @@ static DIR *folder_opendir(int fd, const char *path)
     return dir;
 }
 
-/* The files of the table `job` of this job. */
+/* The files of this job, by the table that is written first. */
 static int folder_find(struct folder *f)
 {
     char path[FOLDER_PATH];
     int rc = 0;
-    snprintf(path, sizeof(path), "job/job=%s", f->job);
+    snprintf(path, sizeof(path), "%s/job=%s", gp_arrow_table_name(0), f->job);
     DIR *ranks = folder_opendir(f->fd, path);
     for (struct dirent *rank; ranks && !rc && (rank = readdir(ranks));) {
         DIR *names = strncmp(rank->d_name, "rank=", 5) == 0 ? folder_opendir(dirfd(ranks), rank->d_name) : NULL;
@@ -173,7 +177,8 @@ static int folder_find(struct folder *f)
     return rc;
 }
 
-/* Removes what was written of a recording: the table `job`, which says that it is complete, first. */
+/* Removes what was written of a recording: the table `job`, which says that it is complete, first, and that by which it
+ * is found last. */
 static void folder_remove(const struct folder *f, const struct folder_found *found)
 {
     char path[FOLDER_PATH];
@@ -186,7 +191,7 @@ static void folder_remove(const struct folder *f, const struct folder_found *fou
     }
 }
 
-/* What is there of a recording with this name; NULL: nothing that is complete. */
+/* What is there of a recording with this name; NULL: nothing. */
 static const struct folder_found *folder_there(const struct folder *f, const char *name)
 {
     const struct folder_found key = {.name = (char *)name};
@@ -195,7 +200,7 @@ static const struct folder_found *folder_there(const struct folder *f, const cha
 
 static bool folder_is_same(const struct folder_found *found, const struct timespec *time)
 {
-    return found->time.tv_sec == time->tv_sec && found->time.tv_nsec == time->tv_nsec;
+    return found->whole && found->time.tv_sec == time->tv_sec && found->time.tv_nsec == time->tv_nsec;
 }
 
 /* ---- one recording ----------------------------------------------------------------------------------------------- */
@@ -293,7 +298,7 @@ static void folder_file(const struct folder *f, uint32_t order)
     }
     if (there)
         folder_remove(f, there);
-    file->replaces = there;
+    file->replaces = there && there->whole;
     int rc = gp_recording_open(&recording, path, file->why, sizeof(file->why), NULL, NULL);
     if (rc) {
         if (!file->why[0])

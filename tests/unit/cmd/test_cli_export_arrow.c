@@ -176,6 +176,18 @@ Test(export_arrow, a_second_run_writes_what_has_changed)
     expect_whole("run", "2", "x.rank2");
 }
 
+/* It was of another rank when the run that wrote it was killed. */
+Test(export_arrow, no_table_of_a_killed_run_is_left)
+{
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "3 written\n");
+    cr_assert_eq(shell("cd %s/out && rm job/job=run/rank=1/*", folder), 0);
+    write_rank("run/x.rank1.gpuprof", 3);
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "",
+           "of 3 recordings 1 written, 2 there already\n");
+    expect_whole("run", "3", "x.rank1");
+    cr_expect(!there("events", "job=run/rank=1/x.rank1.arrows"), "of the rank that it was before");
+}
+
 /* The time of the recording does not tell which part of it is there. */
 Test(export_arrow, a_part_is_not_taken_for_the_whole)
 {
