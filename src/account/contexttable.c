@@ -63,6 +63,10 @@ void gp_feed_context_learned(uint32_t ctx, int device)
 bool gp_context_count(uint32_t ctx, int device)
 {
     uint64_t was, *entry = context_find(ctx, &was), counted = context_entry(ctx, device) | GP_CONTEXT_COUNTED;
+    /* A thread that learned it while another counted it may have put it in front of the counted one. */
+    for (unsigned i = 0; i < GP_CONTEXT_PLACES; i++)
+        if (__atomic_load_n(context_place(ctx, i), __ATOMIC_RELAXED) == counted)
+            return false;
     if (!entry)
         return context_put(ctx, counted);
     return !(was & GP_CONTEXT_COUNTED) &&
