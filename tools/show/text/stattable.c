@@ -109,7 +109,7 @@ void gp_pool_lines(const struct gp_process *process, const struct gp_device_view
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
     pool_framework(lines, device);
     if (device->wire.flags & GP_DEVICE_LATE)
-        pool_say(lines, true, "the driver does not answer: what its pools and graphs hold now is not known");
+        pool_say(lines, true, "no answer about pools and graphs in time: what they hold now is not known");
     for (uint32_t i = 0; i < doors->row_count; i++) {
         const struct gp_wire_door_row *row = &doors->rows[i];
         const char *name = doors->doors[row->door].name;
