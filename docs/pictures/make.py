@@ -27,11 +27,11 @@ sys.path.insert(0, os.path.join(TREE, "tests", "web"))
 import cdp  # noqa: E402
 
 COLUMNS, ROWS = 120, 36
-SIM = "--sim=devices=2,memory=24GiB"
+SIM = "--sim=devices=2,memory=24GiB,shared=pictures"  # all programs have the same two GPUs
 # Visible devices (a program uses the first one), options of `gpuprof run`, command.  Rows are sorted by allocated bytes;
 # the last row is selected, which is the server: it shows the most kinds of memory.
 PROGRAMS = (
-    ("0,1", (), ("serve", "--pace", "0")),
+    ("0,1", (), ("serve", "--pace", "1")),
     ("0,1", (), ("leak_rt", "--pace", "1")),
     ("0,1", ("--allocator=pytorch",), ("train_rt", "--pace", "1")),
     ("1,0", (), ("train_rt", "--pace", "1")),
@@ -104,6 +104,11 @@ class Style:
         return f"color:{ink};background:{paper};font-weight:{'bold' if self.bold else 'normal'}"
 
 
+def cell(match):
+    """A dot pattern as wide as a cell: the page takes it from another font than the letters."""
+    return f"<b style='display:inline-block;width:1ch;height:17px;overflow:hidden;vertical-align:top;font-weight:normal'>{match.group()}</b>"
+
+
 def screen_to_html(screen):
     """A captured terminal as a page: one span for each run of equal style."""
     style, out = Style(), []
@@ -111,7 +116,8 @@ def screen_to_html(screen):
         if index % 2:
             style.apply(part)
         elif part:
-            out.append(f'<span style="{style.css()}">{html.escape(part)}</span>')
+            text = re.sub("[\u2800-\u28ff]", cell, html.escape(part))
+            out.append(f'<span style="{style.css()}">{text}</span>')
     return (
         f"<!doctype html><meta charset=utf-8><body style='margin:0;background:{PAPER}'>"
         f"<pre id=screen style='display:inline-block;margin:0;padding:14px 16px;"
