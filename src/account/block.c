@@ -112,20 +112,40 @@ static __attribute__((noinline)) void block_enter(struct gp_map *map, struct gp_
     gp_map_update(map, record->space, record->key, block_begun, record);
 }
 
+/* The record enters the map and its bytes the totals, at once if that needs no waiting; then it has its time. False: the
+ * map is full. */
+static inline __attribute__((always_inline)) bool block_insert(struct gp_map *map, uint64_t hash,
+                                                               struct gp_record *record)
+{
+    struct gp_map_hold hold;
+    struct gp_record old;
+    int status = gp_map_insert_hold(map, hash, record, &old, &hold);
+    if (GP_UNLIKELY(status < 0)) {
+        gp_feed_lost(GP_LOST_MAP);
+        return false;
+    }
+    if (GP_LIKELY(status == 0 && !gp_before_map()))
+        hold.record->time_ns = record->time_ns = gp_account_try(record, GP_ADD);
+    gp_map_release(&hold);
+    if (GP_UNLIKELY(!record->time_ns))
+        block_enter(map, record, status ? &old : NULL);
+    return true;
+}
+
 static __attribute__((noinline)) void block_alloc(const struct gp_allocation *block)
 {
     if (GP_UNLIKELY(!block->address))
         return; /* 0 bytes, for which some calls succeed and hand out nothing */
-    struct gp_record old, record = {
-                              .key = block->address,
-                              .space = (uint8_t)block->space,
-                              .kind = (uint8_t)block->kind,
-                              .device = block->device < 0 ? GP_NO_DEVICE : (uint8_t)block->device,
-                              .ctx = block->ctx,
-                              .bytes = block->bytes,
-                              .requested_bytes = block->requested_bytes,
-                              .memory.pool = block->pool,
-                          };
+    struct gp_record record = {
+        .key = block->address,
+        .space = (uint8_t)block->space,
+        .kind = (uint8_t)block->kind,
+        .device = block->device < 0 ? GP_NO_DEVICE : (uint8_t)block->device,
+        .ctx = block->ctx,
+        .bytes = block->bytes,
+        .requested_bytes = block->requested_bytes,
+        .memory.pool = block->pool,
+    };
     struct gp_map *map = block_map(block->space);
     uint64_t hash = gp_map_prefetch(map, record.space, record.key); /* it arrives while the owner is found */
     gp_ground_next(0);
@@ -145,17 +165,8 @@ static __attribute__((noinline)) void block_alloc(const struct gp_allocation *bl
         record.memory.own_site = gp_event_here(block->device, record.kind);
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
-    struct gp_map_hold hold;
-    int status = gp_map_insert_hold(map, hash, &record, &old, &hold);
-    if (GP_UNLIKELY(status < 0)) {
-        gp_feed_lost(GP_LOST_MAP);
+    if (GP_UNLIKELY(!block_insert(map, hash, &record)))
         return;
-    }
-    if (GP_LIKELY(status == 0 && !gp_before_map()))
-        hold.record->time_ns = record.time_ns = gp_account_try(&record, GP_ADD);
-    gp_map_release(&hold);
-    if (GP_UNLIKELY(!record.time_ns))
-        block_enter(map, &record, status ? &old : NULL);
     if (GP_UNLIKELY(block->estimated && block->device >= 0))
         block_estimated(block->device);
     block_pool(&record, 1);
@@ -185,7 +196,6 @@ void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
             ? __atomic_load_n(&gp_accounts.x_devices[device], __ATOMIC_ACQUIRE) /* [account.A] */
             : NULL;
     struct gp_map *map = gp_accounts.blocks;
-    struct gp_map_hold hold;
     if (GP_UNLIKELY(!address || !account || gp_before_map() || gp_memory_on() || gp_site_on() ||
                     __atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED))) {
         linear_any(address, bytes, device, ctx);
@@ -198,27 +208,19 @@ void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
         linear_any(address, bytes, device, ctx);
         return;
     }
-    struct gp_record old, record = {
-                              .key = address,
-                              .space = GP_SPACE_DEVICE,
-                              .kind = GP_KIND_LINEAR,
-                              .device = (uint8_t)device,
-                              .ctx = ctx,
-                              .bytes = bytes,
-                              .requested_bytes = bytes,
-                              .owner = owner.row,
-                              .memory.raises = raises,
-                          };
-    int status = gp_map_insert_hold(map, hash, &record, &old, &hold);
-    if (GP_UNLIKELY(status < 0)) {
-        gp_feed_lost(GP_LOST_MAP);
+    struct gp_record record = {
+        .key = address,
+        .space = GP_SPACE_DEVICE,
+        .kind = GP_KIND_LINEAR,
+        .device = (uint8_t)device,
+        .ctx = ctx,
+        .bytes = bytes,
+        .requested_bytes = bytes,
+        .owner = owner.row,
+        .memory.raises = raises,
+    };
+    if (GP_UNLIKELY(!block_insert(map, hash, &record)))
         return;
-    }
-    if (GP_LIKELY(status == 0))
-        hold.record->time_ns = record.time_ns = gp_account_try(&record, GP_ADD);
-    gp_map_release(&hold);
-    if (GP_UNLIKELY(!record.time_ns))
-        block_enter(map, &record, status ? &old : NULL);
     gp_event_record_at(GP_EVENT_ALLOC, &record, 0, record.time_ns);
     gp_ground_add(&record);
 }
