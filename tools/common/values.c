@@ -67,6 +67,11 @@ json_t *gp_json_known(int64_t value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
+json_t *gp_json_known_seconds(double seconds)
+{
+    return seconds < 0 ? json_null() : json_real(seconds);
+}
+
 json_t *gp_json_address(uint64_t address)
 {
     char text[24];
@@ -77,6 +82,12 @@ json_t *gp_json_address(uint64_t address)
 json_t *gp_json_text(const char *text)
 {
     return text && text[0] ? json_string(text) : json_null();
+}
+
+json_t *gp_json_words(const char *text)
+{
+    json_t *value = json_string(text);
+    return value ? value : json_string("?");
 }
 
 int gp_json_print(FILE *out, json_t *object, bool line)

@@ -31,10 +31,14 @@ const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
 
 /* The integer; null if it is negative (unknown). */
 json_t *gp_json_known(int64_t value);
+/* Likewise. */
+json_t *gp_json_known_seconds(double seconds);
 /* "0x7f..." */
 json_t *gp_json_address(uint64_t address);
 /* The string; null if it is NULL or empty. */
 json_t *gp_json_text(const char *text);
+/* The string; "?" if it is not UTF-8, as a name in a recording may be. */
+json_t *gp_json_words(const char *text);
 /* Prints and frees the object; indented unless `line`.  0, -ENOMEM (object was NULL), or -errno of
  * the stream. */
 int gp_json_print(FILE *out, json_t *object, bool line);

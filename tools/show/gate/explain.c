@@ -10,7 +10,6 @@
 #include <symbol/symbol.h>
 
 #include <base/text.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,17 +33,6 @@ static json_t *explain_name(const struct gp_report *report, uint32_t site)
     char label[GP_EXPLAIN_NAME];
     gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
     return json_string(label);
-}
-
-static void explain_say(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void explain_say(json_t *list, const char *format, ...)
-{
-    char text[200];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    json_array_append_new(list, json_string(text));
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
@@ -84,11 +72,12 @@ static json_t *explain_who(struct explain *explain)
     explain->who = unknown <= peak->bytes / 100;
     const struct gp_recording *recording = explain->report->recording;
     if (!explain->who)
-        explain_say(explain->doubts, "%.0f %% of the peak has no call site: %s",
-                    100.0 * (double)unknown / (double)peak->bytes,
-                    recording->from_rmm     ? "a log of RMM has no stacks"
-                    : recording->from_torch ? "the snapshot was made without stacks"
-                                            : "record with --stacks=all");
+        json_array_append_new(explain->doubts,
+                              json_sprintf("%.0f %% of the peak has no call site: %s",
+                                           100.0 * (double)unknown / (double)peak->bytes,
+                                           recording->from_rmm     ? "a log of RMM has no stacks"
+                                           : recording->from_torch ? "the snapshot was made without stacks"
+                                                                   : "record with --stacks=all"));
     return list;
 }
 
@@ -99,8 +88,8 @@ static void explain_uses_doubt(struct explain *explain)
         plain += explain->sures[use] >= GP_USE_PLAIN ? explain->uses[use] : 0;
     explain->what = plain >= bytes - bytes / 4;
     if (unknown > bytes / 4)
-        explain_say(explain->doubts, "what %.0f %% of the peak is for is unknown",
-                    100.0 * (double)unknown / (double)bytes);
+        json_array_append_new(explain->doubts, json_sprintf("what %.0f %% of the peak is for is unknown",
+                                                            100.0 * (double)unknown / (double)bytes));
 }
 
 /* How sure each of them is is in *sures. */
@@ -138,11 +127,10 @@ static json_t *explain_grows(struct explain *explain)
     json_t *list = json_array();
     for (uint32_t i = 0; i < leaks->count && i < 2; i++) {
         const struct gp_leak *leak = &leaks->suspects[i];
-        json_array_append_new(list,
-                              json_pack("{s:o,s:s,s:f,s:f,s:o}", "name", explain_name(explain->report, leak->site),
-                                        "step_word", gp_steps_word(explain->report->steps), "bytes_per_step",
-                                        leak->bytes_per_step, "confidence", leak->confidence, "seconds_to_oom",
-                                        leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom)));
+        json_array_append_new(
+            list, json_pack("{s:o,s:s,s:f,s:f,s:o}", "name", explain_name(explain->report, leak->site), "step_word",
+                            gp_steps_word(explain->report->steps), "bytes_per_step", leak->bytes_per_step, "confidence",
+                            leak->confidence, "seconds_to_oom", gp_json_known_seconds(leak->seconds_to_oom)));
     }
     return list;
 }
@@ -175,29 +163,37 @@ static void explain_doubts(struct explain *explain)
 {
     const struct gp_recording *recording = explain->report->recording;
     if (!recording->complete)
-        explain_say(explain->doubts, "the recording ends where its writer was killed");
+        json_array_append_new(explain->doubts, json_sprintf("the recording ends where its writer was killed"));
     if (gp_rec_missing(recording) || recording->damaged_blocks || recording->ended_early)
-        explain_say(explain->doubts, "events are missing: sums are lower bounds");
+        json_array_append_new(explain->doubts, json_sprintf("events are missing: sums are lower bounds"));
     if (recording->unseen_blocks || recording->unfreed_blocks)
-        explain_say(explain->doubts,
-                    "the trace lacks allocations or frees of %llu blocks: each counts only where it is certain",
-                    (unsigned long long)(recording->unseen_blocks + recording->unfreed_blocks));
+        json_array_append_new(
+            explain->doubts,
+            json_sprintf("the trace lacks allocations or frees of %llu blocks: each counts only where it is certain",
+                         (unsigned long long)(recording->unseen_blocks + recording->unfreed_blocks)));
     else if (recording->from_torch && explain->device && recording->devices[explain->d].bound)
-        explain_say(explain->doubts, "the trace does not have all of the program: more may have been held before it");
+        json_array_append_new(
+            explain->doubts,
+            json_sprintf("the trace does not have all of the program: more may have been held before it"));
     if (recording->from_pprof)
-        explain_say(explain->doubts,
-                    "a heap profile is one moment: what was held before, and what grows, it does not say ('gpuprof "
-                    "diff' compares two)");
+        json_array_append_new(
+            explain->doubts,
+            json_sprintf(
+                "a heap profile is one moment: what was held before, and what grows, it does not say ('gpuprof "
+                "diff' compares two)"));
     else if (explain->report->steps->source == GP_STEPS_TIME)
-        explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
+        json_array_append_new(explain->doubts, json_sprintf("no steps were found: whether memory grows is a guess"));
     else if (explain->report->leaks->steps < 4)
-        explain_say(explain->doubts, "%u %s %s too few to see growth", explain->report->leaks->steps,
-                    gp_steps_words(explain->report->steps, explain->report->leaks->steps),
-                    explain->report->leaks->steps == 1 ? "is" : "are");
+        json_array_append_new(explain->doubts,
+                              json_sprintf("%u %s %s too few to see growth", explain->report->leaks->steps,
+                                           gp_steps_words(explain->report->steps, explain->report->leaks->steps),
+                                           explain->report->leaks->steps == 1 ? "is" : "are"));
     else if (!gp_steps_are_steps(explain->report->steps))
-        explain_say(explain->doubts, "what repeats may be parts of a step, which is not known");
+        json_array_append_new(explain->doubts, json_sprintf("what repeats may be parts of a step, which is not known"));
     if (explain->report->leaks->candidates && !explain->report->leaks->count)
-        explain_say(explain->doubts, "what may grow is known if the program marks its steps (gpuprof_mark, NVTX)");
+        json_array_append_new(
+            explain->doubts,
+            json_sprintf("what may grow is known if the program marks its steps (gpuprof_mark, NVTX)"));
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include <show/text/helps.h>
 #include <show/text/reportparts.h>
 #include <show/text/write.h>
-#include <stdarg.h>
 #include <symbol/symbol.h>
 
 /* Below this share of the peak, or number of bytes, advice is not worth a line. */
@@ -23,17 +22,6 @@ struct helps {
     double sures[GP_USES];
     int64_t spared; /* activations that checkpointing may take off the peak */
 };
-
-static void helps_say(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void helps_say(json_t *list, const char *format, ...)
-{
-    char text[200];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    json_array_append_new(list, json_string(text));
-}
 
 /* Activations at the peak that are not needed again at once, and are no part of a loss. */
 static int64_t helps_spared(const struct gp_report *report, const struct gp_peak *peak,
@@ -73,8 +61,8 @@ static void helps_growth(struct helps *helps, const struct gp_report *report, ui
         if (leaks->suspects[i].device != device)
             continue;
         gp_symbols_line(report->symbols, leaks->suspects[i].site, NULL, NULL, label, sizeof(label));
-        helps_say(helps->list, "free what %s keeps: %s so far", label,
-                  gp_size_text(size, leaks->suspects[i].live_bytes));
+        json_array_append_new(helps->list, json_sprintf("free what %s keeps: %s so far", label,
+                                                        gp_size_text(size, leaks->suspects[i].live_bytes)));
         helps->grows = true;
     }
 }
@@ -88,8 +76,9 @@ static void helps_fragmentation(struct helps *helps, const struct gp_report_devi
     int64_t idle = reserved - helps->peak_bytes;
     if (device->fragmentation && device->fragmentation->has_segments && idle >= GP_HELPS_WORTH &&
         (double)idle > GP_HELPS_SHARE * (double)reserved)
-        helps_say(helps->list, "less fragmentation (in PyTorch expandable_segments:True): at most %s",
-                  gp_size_text(size, idle));
+        json_array_append_new(helps->list,
+                              json_sprintf("less fragmentation (in PyTorch expandable_segments:True): at most %s",
+                                           gp_size_text(size, idle)));
 }
 
 static void helps_uses(struct helps *helps)
@@ -97,16 +86,19 @@ static void helps_uses(struct helps *helps)
     char size[GP_SIZE_TEXT];
     bool activations = helps_is_large(helps, GP_USE_ACTIVATIONS), optimizer = helps_is_large(helps, GP_USE_OPTIMIZER);
     if (activations)
-        helps_say(helps->list, "smaller batches, or recomputed activations (checkpointing): of %s",
-                  gp_size_text(size, helps->spared));
+        json_array_append_new(helps->list,
+                              json_sprintf("smaller batches, or recomputed activations (checkpointing): of %s",
+                                           gp_size_text(size, helps->spared)));
     if (optimizer)
-        helps_say(helps->list, "smaller or sharded optimizer state: of %s",
-                  gp_size_text(size, helps->uses[GP_USE_OPTIMIZER]));
+        json_array_append_new(helps->list, json_sprintf("smaller or sharded optimizer state: of %s",
+                                                        gp_size_text(size, helps->uses[GP_USE_OPTIMIZER])));
     if (activations || optimizer)
-        helps_say(helps->list,
-                  "without a GPU, 'gpuprof dryrun --try -- CMD' makes such changes and says what each saves");
+        json_array_append_new(
+            helps->list,
+            json_sprintf("without a GPU, 'gpuprof dryrun --try -- CMD' makes such changes and says what each saves"));
     if (helps_is_large(helps, GP_USE_KV_CACHE))
-        helps_say(helps->list, "a smaller KV cache: of %s", gp_size_text(size, helps->uses[GP_USE_KV_CACHE]));
+        json_array_append_new(
+            helps->list, json_sprintf("a smaller KV cache: of %s", gp_size_text(size, helps->uses[GP_USE_KV_CACHE])));
 }
 
 json_t *gp_report_helps(const struct gp_report *report, uint32_t device, const struct gp_use_table *table)

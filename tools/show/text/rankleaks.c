@@ -14,7 +14,6 @@
 #include <stdio.h>
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,20 +56,6 @@ static const char *range_seconds(char text[GP_RANK_LEAKS_RANGE], struct gp_rank_
 
 /* ---- what is unlike ---------------------------------------------------------------------------------------------- */
 
-static void why_add(char text[GP_VERDICT_TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void why_add(char text[GP_VERDICT_TEXT], const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list arguments;
-    if (used)
-        used += (size_t)snprintf(text + used, GP_VERDICT_TEXT - used, "; ");
-    if (used >= GP_VERDICT_TEXT)
-        return;
-    va_start(arguments, format);
-    vsnprintf(text + used, GP_VERDICT_TEXT - used, format, arguments);
-    va_end(arguments);
-}
-
 /* A name of the other group that is the same but for the place; NULL: there is none. */
 static const struct gp_rank_leak_row *why_same(const struct gp_rank_leak_group *group,
                                                const struct gp_rank_grown *grown)
@@ -102,11 +87,11 @@ static void why_differs(const struct gp_rank_leak_row *row, const struct gp_rank
     char here[GP_RANK_LEAKS_RANGE], there[GP_RANK_LEAKS_RANGE];
     const char *name = row->first->name;
     if (row->first->own != usual->first->own || (!row->first->own && row->first->device != usual->first->device))
-        why_add(text, "%s grows on %s, and on %s on %s", name, why_place(here, row->first),
-                why_place(there, usual->first), others);
+        gp_ranks_why(text, "%s grows on %s, and on %s on %s", name, why_place(here, row->first),
+                     why_place(there, usual->first), others);
     if (row->rate.low > usual->rate.high / 0.9 || row->rate.high < usual->rate.low * 0.9)
-        why_add(text, "%s keeps %s per %s, and %s on %s", name, range_sizes(here, row->rate), word,
-                range_sizes(there, usual->rate), others);
+        gp_ranks_why(text, "%s keeps %s per %s, and %s on %s", name, range_sizes(here, row->rate), word,
+                     range_sizes(there, usual->rate), others);
 }
 
 /* A row of the other group that has the name, with another kind or owner, and is in this one with neither. */
@@ -127,17 +112,17 @@ static void why_rows(const struct gp_rank_leak_group *group, const struct gp_ran
         const struct gp_rank_leak_row *row = &group->rows[i], *same = why_same(usual, row->first);
         const struct gp_rank_leak_row *twin = same ? NULL : why_twin(group, usual, row->first);
         if (twin)
-            why_add(text, "%s is %s memory that %s asked for, and %s memory of %s on %s", row->first->name,
-                    gp_kind_name(row->first->leak.kind), row->first->owner, gp_kind_name(twin->first->leak.kind),
-                    twin->first->owner, others);
+            gp_ranks_why(text, "%s is %s memory that %s asked for, and %s memory of %s on %s", row->first->name,
+                         gp_kind_name(row->first->leak.kind), row->first->owner, gp_kind_name(twin->first->leak.kind),
+                         twin->first->owner, others);
         else if (!same)
-            why_add(text, "%s grows here, and not on %s", row->first->name, others);
+            gp_ranks_why(text, "%s grows here, and not on %s", row->first->name, others);
         if (same || twin)
             why_differs(row, same ? same : twin, group->first->growth->step_word, others, text);
     }
     for (uint32_t i = 0; i < usual->row_count; i++)
         if (!why_same(group, usual->rows[i].first) && !why_twin(usual, group, usual->rows[i].first))
-            why_add(text, "%s, which grows on %s, does not grow here", usual->rows[i].first->name, others);
+            gp_ranks_why(text, "%s, which grows on %s, does not grow here", usual->rows[i].first->name, others);
 }
 
 static const char *step_words(char text[GP_SIZE_TEXT], const struct gp_rank_growth *growth, bool one)
@@ -154,10 +139,10 @@ static void why_steps(const struct gp_rank_growth *growth, const struct gp_rank_
     if (growth->answer == GP_RANK_CANNOT_KNOW || usual->answer == GP_RANK_CANNOT_KNOW)
         return;
     if (strcmp(growth->step_found, usual->step_found) != 0 || strcmp(growth->step_word, usual->step_word) != 0)
-        why_add(text, "it has %s of %s (%s), and %s of %s (%s) are on %s", step_words(word, growth, false),
-                gp_seconds_text(here, (double)growth->step_ns / 1e9), growth->step_found,
-                step_words(other, usual, false), gp_seconds_text(there, (double)usual->step_ns / 1e9),
-                usual->step_found, others);
+        gp_ranks_why(text, "it has %s of %s (%s), and %s of %s (%s) are on %s", step_words(word, growth, false),
+                     gp_seconds_text(here, (double)growth->step_ns / 1e9), growth->step_found,
+                     step_words(other, usual, false), gp_seconds_text(there, (double)usual->step_ns / 1e9),
+                     usual->step_found, others);
 }
 
 /* Why the ranks of the group are not among the usual ones. */
@@ -171,28 +156,29 @@ static const char *why_unlike(const struct gp_rank_leaks *leaks, uint32_t number
     const char *others = usual->count * 2 > leaks->all.count ? "most ranks" : "other ranks";
     text[0] = '\0';
     if (growth->answer == GP_RANK_CANNOT_KNOW)
-        why_add(text, "it cannot be known here whether something leaks: %s", growth->why);
+        gp_ranks_why(text, "it cannot be known here whether something leaks: %s", growth->why);
     else if (growth->answer == GP_RANK_NOTHING_GROWS && usual->row_count)
-        why_add(text, "nothing grows here, and %s %s on %s", usual->rows[0].first->name, usually[theirs->answer],
-                others);
+        gp_ranks_why(text, "nothing grows here, and %s %s on %s", usual->rows[0].first->name, usually[theirs->answer],
+                     others);
     else if (growth->answer == GP_RANK_NOTHING_GROWS && theirs->answer == GP_RANK_CANNOT_KNOW)
-        why_add(text, "nothing grows here, and it cannot be known on %s", others);
+        gp_ranks_why(text, "nothing grows here, and it cannot be known on %s", others);
     else if (theirs->answer > GP_RANK_CANDIDATES && group->row_count)
-        why_add(text, "%s %s here, and %s on %s", group->rows[0].first->name, usually[growth->answer],
-                theirs->answer == GP_RANK_NOTHING_GROWS ? "nothing grows" : "it cannot be known", others);
+        gp_ranks_why(text, "%s %s here, and %s on %s", group->rows[0].first->name, usually[growth->answer],
+                     theirs->answer == GP_RANK_NOTHING_GROWS ? "nothing grows" : "it cannot be known", others);
     else if (growth->answer != theirs->answer && theirs->answer <= GP_RANK_CANDIDATES)
-        why_add(text, "%s here, and %s on %s",
-                growth->answer == GP_RANK_SUSPECTS ? "it is known that it leaks" : "it is not known whether it leaks",
-                theirs->answer == GP_RANK_SUSPECTS ? "known" : "not known", others);
+        gp_ranks_why(text, "%s here, and %s on %s",
+                     growth->answer == GP_RANK_SUSPECTS ? "it is known that it leaks"
+                                                        : "it is not known whether it leaks",
+                     theirs->answer == GP_RANK_SUSPECTS ? "known" : "not known", others);
     if (group->row_count && usual->row_count)
         why_rows(group, usual, others, text);
     why_steps(growth, theirs, others, text);
     if (group->row_count && usual->row_count &&
         (strcmp(a->device_name, b->device_name) != 0 || a->total_bytes != b->total_bytes))
-        why_add(text, "its GPU is %s of %s, and %s of %s on %s", a->device_name, gp_size_text(here, a->total_bytes),
-                b->device_name, gp_size_text(there, b->total_bytes), others);
+        gp_ranks_why(text, "its GPU is %s of %s, and %s of %s on %s", a->device_name,
+                     gp_size_text(here, a->total_bytes), b->device_name, gp_size_text(there, b->total_bytes), others);
     if (!text[0])
-        why_add(text, "it differs in more than is named here: --json lists what each rank has");
+        gp_ranks_why(text, "it differs in more than is named here: --json lists what each rank has");
     return text;
 }
 
@@ -368,17 +354,6 @@ void gp_rank_leaks_text(const struct gp_text_page *page, const struct gp_rank_le
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static json_t *json_known_seconds(double seconds)
-{
-    return seconds < 0 ? json_null() : json_real(seconds);
-}
-
-static json_t *json_words(const char *text)
-{
-    json_t *value = json_string(text);
-    return value ? value : json_string("?");
-}
-
 static json_t *json_place(const struct gp_rank_grown *row)
 {
     return row->device < 0 ? json_string("host") : json_integer(row->device);
@@ -395,14 +370,14 @@ static json_t *json_grown(const struct gp_rank_growth *growth, bool suspects)
         if (!leak->doubt != suspects)
             continue;
         json_t *object = json_pack(
-            "{s:o,s:s,s:I,s:o,s:b,s:s,s:I,s:I,s:f,s:f,s:f,s:o,s:f,s:f,s:I,s:I,s:s,s:o}", "name", json_words(row->name),
-            "owner", row->owner, "sites", (json_int_t)row->sites, "device", json_place(row), "fullest", row->own,
-            "kind", gp_kind_name(leak->kind), "live_bytes", (json_int_t)leak->live_bytes, "live_count",
-            (json_int_t)leak->live_count, "bytes_per_step", leak->bytes_per_step, "bytes_per_second",
+            "{s:o,s:s,s:I,s:o,s:b,s:s,s:I,s:I,s:f,s:f,s:f,s:o,s:f,s:f,s:I,s:I,s:s,s:o}", "name",
+            gp_json_words(row->name), "owner", row->owner, "sites", (json_int_t)row->sites, "device", json_place(row),
+            "fullest", row->own, "kind", gp_kind_name(leak->kind), "live_bytes", (json_int_t)leak->live_bytes,
+            "live_count", (json_int_t)leak->live_count, "bytes_per_step", leak->bytes_per_step, "bytes_per_second",
             leak->bytes_per_second, "confidence", leak->confidence, "seconds_to_oom",
-            json_known_seconds(leak->seconds_to_oom), "oldest_seconds", (double)leak->oldest_ns / 1e9, "grows_seconds",
-            (double)leak->grows_ns / 1e9, "allocated_bytes", (json_int_t)leak->taken_bytes, "freed_bytes",
-            (json_int_t)leak->freed_bytes, "evidence", gp_report_evidence(leak, evidence), "because",
+            gp_json_known_seconds(leak->seconds_to_oom), "oldest_seconds", (double)leak->oldest_ns / 1e9,
+            "grows_seconds", (double)leak->grows_ns / 1e9, "allocated_bytes", (json_int_t)leak->taken_bytes,
+            "freed_bytes", (json_int_t)leak->freed_bytes, "evidence", gp_report_evidence(leak, evidence), "because",
             leak->doubt ? json_string(gp_report_because(leak, growth->step_word, NULL, because)) : json_null());
         json_array_append_new(list, object);
     }
@@ -416,9 +391,9 @@ static json_t *json_rank(const struct gp_job_rank *rank)
     json_t *row = json_pack(
         "{s:i,s:o,s:o,s:s,s:o,s:s,s:I,s:s,s:s,s:b,s:I,s:I,s:I,s:o,s:s,s:o}", "rank", rank->number, "local_rank",
         gp_json_known(rank->local_number), "world_size", gp_json_known(rank->world_size), "rank_from", from[rank->from],
-        "file", json_words(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid, "comm", rank->comm, "format",
-        gp_rec_format(rank->from_torch, rank->from_rmm, rank->from_pprof), "complete", !growth->early, "missing_events",
-        (json_int_t)rank->missing, "damaged_blocks", (json_int_t)growth->damaged_blocks, "events",
+        "file", gp_json_words(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid, "comm", rank->comm,
+        "format", gp_rec_format(rank->from_torch, rank->from_rmm, rank->from_pprof), "complete", !growth->early,
+        "missing_events", (json_int_t)rank->missing, "damaged_blocks", (json_int_t)growth->damaged_blocks, "events",
         (json_int_t)rank->events, "device", rank->device_count ? json_integer(rank->device) : json_null(),
         "device_name", rank->device_name, "total_bytes", gp_json_known(rank->total_bytes));
     json_t *more =
@@ -481,7 +456,7 @@ static json_t *json_group(const struct gp_rank_leaks *leaks, uint32_t number)
         const struct gp_rank_grown *grown = row->first;
         bool timed = growth->timed || grown->leak.doubt == GP_LEAK_NO_STEPS;
         json_array_append_new(
-            rows, json_pack("{s:o,s:s,s:s,s:b,s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:o}", "name", json_words(grown->name),
+            rows, json_pack("{s:o,s:s,s:s,s:b,s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:o}", "name", gp_json_words(grown->name),
                             "owner", grown->owner, "kind", gp_kind_name(grown->leak.kind), "suspect",
                             !grown->leak.doubt, "device", grown->own ? json_null() : json_place(grown), "fullest",
                             grown->own, "per", timed ? "second" : growth->step_word, "growth_bytes",
@@ -502,7 +477,7 @@ static json_t *json_unlike(const struct gp_rank_leaks *leaks)
     for (uint32_t group = 0; group < leaks->all.group_count; group++)
         if (group != leaks->usual)
             json_array_append_new(
-                list, json_pack("{s:i,s:o}", "group", (int)group, "why", json_words(why_unlike(leaks, group, why))));
+                list, json_pack("{s:i,s:o}", "group", (int)group, "why", gp_json_words(why_unlike(leaks, group, why))));
     return list;
 }
 

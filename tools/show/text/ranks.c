@@ -2,6 +2,7 @@
  * ranks.c: see text.h. */
 #include <analyze/analyze.h>
 #include <analyze/ranks.h>
+#include <common/values.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
 #include <show/text/ranks.h>
@@ -86,22 +87,11 @@ static const char *ranks_verdict(const struct gp_ranks *all, char text[GP_VERDIC
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static json_t *ranks_known(int64_t value)
-{
-    return value < 0 ? json_null() : json_integer(value);
-}
-
-static json_t *ranks_text(const char *text)
-{
-    json_t *value = json_string(text);
-    return value ? value : json_string("?");
-}
-
 static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_job_rank *rank)
 {
     json_t *curve = json_array();
     for (uint32_t m = 0; m < GP_RANK_POINT; m++)
-        json_array_append_new(curve, ranks_known(gp_ranks_at(all, rank, m)));
+        json_array_append_new(curve, gp_json_known(gp_ranks_at(all, rank, m)));
     return curve;
 }
 
@@ -115,7 +105,7 @@ static json_t *ranks_gpus(const struct gp_job_rank *rank)
                                               gpu->uuid, "fullest", gpu->own, "allocated_peak_bytes",
                                               (json_int_t)gpu->peak_bytes, "reserved_peak_bytes",
                                               (json_int_t)gpu->reserved_peak_bytes, "total_bytes",
-                                              ranks_known(gpu->total_bytes), "site", ranks_text(gpu->site),
+                                              gp_json_known(gpu->total_bytes), "site", gp_json_words(gpu->site),
                                               "site_bytes", (json_int_t)gpu->site_bytes, "shared",
                                               gpu->shared ? json_integer(gpu->shared) : json_null()));
     }
@@ -125,24 +115,24 @@ static json_t *ranks_gpus(const struct gp_job_rank *rank)
 static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *rank, bool curve)
 {
     static const char *const from[] = {"recording", "file name", "order"};
-    json_t *row = json_pack(
-        "{s:i,s:o,s:o,s:s,s:o,s:s,s:I,s:s,s:s,s:b,s:I,s:I,s:I}", "rank", rank->number, "local_rank",
-        ranks_known(rank->local_number), "world_size", ranks_known(rank->world_size), "rank_from", from[rank->from],
-        "file", ranks_text(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid, "comm", rank->comm, "format",
-        gp_rec_format(rank->from_torch, rank->from_rmm, rank->from_pprof), "complete", rank->complete, "missing_events",
-        (json_int_t)rank->missing, "events", (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
+    json_t *row =
+        json_pack("{s:i,s:o,s:o,s:s,s:o,s:s,s:I,s:s,s:s,s:b,s:I,s:I,s:I}", "rank", rank->number, "local_rank",
+                  gp_json_known(rank->local_number), "world_size", gp_json_known(rank->world_size), "rank_from",
+                  from[rank->from], "file", gp_json_words(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid,
+                  "comm", rank->comm, "format", gp_rec_format(rank->from_torch, rank->from_rmm, rank->from_pprof),
+                  "complete", rank->complete, "missing_events", (json_int_t)rank->missing, "events",
+                  (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
     json_t *memory = json_pack(
         "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:s,s:I,s:I,s:o,s:o}", "device", rank->device, "devices",
-        (int)rank->device_count, "device_name", rank->device_name, "total_bytes", ranks_known(rank->total_bytes),
+        (int)rank->device_count, "device_name", rank->device_name, "total_bytes", gp_json_known(rank->total_bytes),
         "allocated_peak_bytes", (json_int_t)rank->peak_bytes, "above_median_bytes",
         (json_int_t)(rank->peak_bytes - all->median_bytes), "peak_ns",
         (json_int_t)(rank->peak_bytes ? rank->peak_ns + rank->shift_ns : 0), "allocated_end_bytes",
         (json_int_t)rank->end_bytes, "reserved_peak_bytes", (json_int_t)rank->reserved_peak_bytes, "headroom_bytes",
-        ranks_known(rank->headroom_bytes), "growth_bytes_per_second", rank->growth_per_second, "seconds_to_oom",
-        rank->seconds_to_oom < 0 ? json_null() : json_real(rank->seconds_to_oom), "grows", rank->grows, "may_grow",
-        rank->may_grow, "begin_ns", (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns",
-        (json_int_t)(rank->end_ns + rank->shift_ns), "curve", curve ? ranks_curve(all, rank) : json_null(), "gpus",
-        ranks_gpus(rank));
+        gp_json_known(rank->headroom_bytes), "growth_bytes_per_second", rank->growth_per_second, "seconds_to_oom",
+        gp_json_known_seconds(rank->seconds_to_oom), "grows", rank->grows, "may_grow", rank->may_grow, "begin_ns",
+        (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns", (json_int_t)(rank->end_ns + rank->shift_ns), "curve",
+        curve ? ranks_curve(all, rank) : json_null(), "gpus", ranks_gpus(rank));
     if (memory)
         json_object_set_new(memory, "group", json_integer(rank->group));
     if (!row || !memory || json_object_update(row, memory) != 0) {
@@ -195,8 +185,8 @@ json_t *gp_ranks_left_json(const struct gp_ranks *all)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < all->left_count; i++)
-        json_array_append_new(
-            list, json_pack("{s:o,s:o}", "file", ranks_text(all->left[i].file), "why", ranks_text(all->left[i].why)));
+        json_array_append_new(list, json_pack("{s:o,s:o}", "file", gp_json_words(all->left[i].file), "why",
+                                              gp_json_words(all->left[i].why)));
     return list;
 }
 
@@ -211,7 +201,7 @@ json_t *gp_ranks_json(const struct gp_ranks *all)
     uint32_t listed = all->site_count < GP_RANKS_LISTED ? all->site_count : GP_RANKS_LISTED;
     json_t *document = json_pack(
         "{s:s,s:o,s:s,s:s,s:I,s:f,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:i,s:o}", "schema", "gpuprof.ranks/1", "verdict",
-        ranks_text(ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
+        gp_json_words(ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
         "clock_text", ranks_clock(all), "begin_unix_ns", (json_int_t)all->begin_unix_ns, "seconds",
         (double)all->length_ns / 1e9, "lowest_peak_bytes", (json_int_t)all->lowest_bytes, "median_peak_bytes",
         (json_int_t)all->median_bytes, "highest_peak_bytes", (json_int_t)all->highest_bytes, "ranks", ranks, "times_ns",

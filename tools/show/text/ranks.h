@@ -15,6 +15,8 @@
 void gp_rank_numbers(char text[GP_RANKS_NUMBERS + 1], int32_t *numbers, uint32_t count);
 /* The same of the ranks of a group. */
 void gp_ranks_numbers(char text[GP_RANKS_NUMBERS + 1], const struct gp_ranks *all, uint32_t group);
+/* Adds a reason to those in the text, after "; ". */
+void gp_ranks_why(char text[GP_VERDICT_TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The group that has most ranks, of equal ones the first; count: how many. */
 uint32_t gp_ranks_usual(const struct gp_ranks *all, uint32_t *count);
 /* Prints each group but the usual one, with what is unlike there; the same as JSON. */

@@ -77,8 +77,7 @@ static int64_t unlike_bytes(const struct gp_job_rank *rank, const struct gp_rank
     return 0;
 }
 
-static void unlike_add(char text[GP_VERDICT_TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void unlike_add(char text[GP_VERDICT_TEXT], const char *format, ...)
+void gp_ranks_why(char text[GP_VERDICT_TEXT], const char *format, ...)
 {
     size_t used = strlen(text);
     va_list arguments;
@@ -122,8 +121,8 @@ static void unlike_site(const struct gp_ranks *all, const struct gp_job_rank *ra
         farthest = &all->sites[i];
     }
     if (farthest)
-        unlike_add(text, "%s holds %s, and %s on the median rank", farthest->name, gp_size_text(here, bytes),
-                   gp_size_text(there, farthest->median_bytes));
+        gp_ranks_why(text, "%s holds %s, and %s on the median rank", farthest->name, gp_size_text(here, bytes),
+                     gp_size_text(there, farthest->median_bytes));
 }
 
 /* What the rank has that the usual one has not; most: the usual ones are more than half of all. */
@@ -133,21 +132,21 @@ static const char *unlike_why(const struct gp_ranks *all, const struct gp_job_ra
     char here[GP_SIZE_TEXT], there[GP_SIZE_TEXT];
     text[0] = '\0';
     if (rank->ooms && !usual->ooms)
-        unlike_add(text, "ran out of memory");
+        gp_ranks_why(text, "ran out of memory");
     if (strcmp(rank->device_name, usual->device_name) != 0 || rank->total_bytes != usual->total_bytes)
-        unlike_add(text, "its GPU is %s of %s, and that of %s ranks %s of %s", rank->device_name,
-                   gp_size_text(here, rank->total_bytes), most ? "most" : "other", usual->device_name,
-                   gp_size_text(there, usual->total_bytes));
+        gp_ranks_why(text, "its GPU is %s of %s, and that of %s ranks %s of %s", rank->device_name,
+                     gp_size_text(here, rank->total_bytes), most ? "most" : "other", usual->device_name,
+                     gp_size_text(there, usual->total_bytes));
     if (rank->device_count > 1 && usual->device_count <= 1)
-        unlike_add(text, "it holds memory on %u GPUs", rank->device_count);
+        gp_ranks_why(text, "it holds memory on %u GPUs", rank->device_count);
     unlike_site(all, rank, text);
     if (rank->growth_per_second > 0 && strcmp(rank->grows, usual->grows) != 0)
-        unlike_add(text, "%s grows by %s/s", rank->grows, gp_size_text(here, (int64_t)rank->growth_per_second));
+        gp_ranks_why(text, "%s grows by %s/s", rank->grows, gp_size_text(here, (int64_t)rank->growth_per_second));
     if (!text[0] && llabs(rank->peak_bytes - usual->peak_bytes) * 100 > usual->peak_bytes)
-        unlike_add(text, "its peak is %s, and %s on %s ranks", gp_size_text(here, rank->peak_bytes),
-                   gp_size_text(there, usual->peak_bytes), most ? "most" : "other");
+        gp_ranks_why(text, "its peak is %s, and %s on %s ranks", gp_size_text(here, rank->peak_bytes),
+                     gp_size_text(there, usual->peak_bytes), most ? "most" : "other");
     if (!text[0])
-        unlike_add(text, "sizes or growth differ, and no single call site by more than a hundredth of the peak");
+        gp_ranks_why(text, "sizes or growth differ, and no single call site by more than a hundredth of the peak");
     return text;
 }
 

@@ -3,6 +3,7 @@
  * reuses the parts. */
 #include <analyze/analyze.h>
 #include <analyze/report.h>
+#include <common/values.h>
 #include <gpuprof/wire.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
@@ -294,8 +295,7 @@ static json_t *report_leak(const struct gp_report *report, const struct gp_leak 
     json_object_set_new(row, "freed_bytes", json_integer(leak->freed_bytes));
     json_object_set_new(row, "evidence", json_string(gp_report_evidence(leak, evidence)));
     json_object_set_new(row, "missing", gp_json_text(gp_report_missing(report)));
-    json_object_set_new(row, "seconds_to_oom",
-                        leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom));
+    json_object_set_new(row, "seconds_to_oom", gp_json_known_seconds(leak->seconds_to_oom));
     json_object_set_new(row, "oldest_seconds", json_real((double)leak->oldest_ns / 1e9));
     for (uint32_t k = 0; k <= leak->points; k++)
         json_array_append_new(curve, json_integer(leak->kept[k]));
