@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What libraries do with GPU memory (tools/analyze/libraries.def) is said by `report`, `explain` and `stat` alike.
+"""`report`, `explain` and `stat` say alike what libraries do with GPU memory (tools/analyze/libraries.def).
 library_notes.py BUILD_DIR
 
 The libraries are stand-ins with the file names of real ones: shared objects and a folder of Python.  tests/real/field has the
