@@ -124,7 +124,8 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names);
 /* Ends the file if it is complete, and frees.  0 or -errno. */
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts);
 
-void gp_snap_word(struct gp_snap *snap, enum gp_word word);
+/* Writes the word in a part, and returns where the part goes on (pickled.h). */
+uint8_t *gp_snap_word(struct gp_snap *snap, uint8_t *at, enum gp_word word);
 void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment);
 void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block);
 void gp_snap_segment_end(struct gp_snap *snap);

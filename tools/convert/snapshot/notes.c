@@ -73,8 +73,8 @@ static void notes_write(struct gp_snap *snap, const struct gp_snap_note *notes, 
                         size_t count, uint32_t devices)
 {
     struct gp_snapshot_pickled_list list;
-    gp_snap_word(snap, GP_WORD_EXTERNAL_ANNOTATIONS);
-    gp_snapshot_pickled_list(&snap->out, &list);
+    uint8_t *at = gp_snap_word(snap, gp_pickled_part(&snap->out), GP_WORD_EXTERNAL_ANNOTATIONS);
+    gp_pickled_part_end(&snap->out, gp_pickled_list(at, &list));
     for (size_t i = 0; i < count; i++)
         for (uint32_t device = 0; device < devices && pairs[i].name[0]; device++) {
             if (!pairs[i].paired || !pairs[i].ends)
@@ -82,7 +82,7 @@ static void notes_write(struct gp_snap *snap, const struct gp_snap_note *notes, 
             if (!pairs[i].paired || pairs[i].ends)
                 gp_snap_note(snap, &list, pairs[i].name, true, device, notes[i].time_us);
         }
-    gp_snapshot_pickled_list_end(&snap->out, &list);
+    gp_pickled_part_end(&snap->out, gp_pickled_list_end(gp_pickled_part(&snap->out), &list));
 }
 
 int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t count, uint32_t devices)

@@ -72,43 +72,54 @@ static const char *const key_words[GP_WORDS] = {
     [GP_WORD_HOST_TRACES] = "host_traces",
 };
 
-void gp_snap_word(struct gp_snap *snap, enum gp_word word)
+/* A word that was not written before, or is none of the first 256 values. */
+static uint8_t *word_rare(struct gp_snap *snap, uint8_t *at, enum gp_word word)
 {
-    if (snap->words[word]) {
-        gp_snapshot_pickled_again(&snap->out, snap->words[word] - 1);
-        return;
-    }
-    gp_snapshot_pickled_text(&snap->out, key_words[word]);
-    snap->words[word] = gp_snapshot_pickled_remember(&snap->out) + 1;
+    uint32_t memo;
+    if (snap->words[word])
+        return gp_pickled_again(at, snap->words[word] - 1);
+    at = gp_pickled_remember(&snap->out, gp_snapshot_pickled_text(&snap->out, at, key_words[word]), &memo);
+    snap->words[word] = memo + 1;
+    return at;
 }
 
-static void snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
+static inline uint8_t *snap_word(struct gp_snap *snap, uint8_t *at, enum gp_word word)
 {
-    gp_snap_word(snap, key);
-    gp_snapshot_pickled_int(&snap->out, (int64_t)value);
+    uint32_t memo = snap->words[word] - 1;
+    if (__builtin_expect(memo > UINT8_MAX, 0))
+        return word_rare(snap, at, word);
+    return gp_pickled_again(at, memo);
 }
 
-static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
+uint8_t *gp_snap_word(struct gp_snap *snap, uint8_t *at, enum gp_word word)
 {
-    gp_snap_word(snap, key);
-    gp_snap_word(snap, value);
+    return snap_word(snap, at, word);
+}
+
+static inline uint8_t *snap_number(struct gp_snap *snap, uint8_t *at, enum gp_word key, uint64_t value)
+{
+    return gp_pickled_int(snap_word(snap, at, key), (int64_t)value);
+}
+
+static inline uint8_t *snap_is(struct gp_snap *snap, uint8_t *at, enum gp_word key, enum gp_word value)
+{
+    return snap_word(snap, snap_word(snap, at, key), value);
 }
 
 /* ---- what was written before ------------------------------------------------------------------------------------- */
 
-/* True: it was written before, and a reference was written now. */
-static bool memo_again(struct gp_snap *snap, const char *text)
+/* Writes a reference if the text was written before, else returns NULL. */
+static uint8_t *memo_again(struct gp_snap *snap, uint8_t *at, const char *text)
 {
     uint32_t number;
     if (!gp_hash_keys_find(&snap->memo->texts, text, strlen(text), &number))
-        return false;
-    gp_snapshot_pickled_again(&snap->out, snap->memo->memos[number]);
-    return true;
+        return NULL;
+    return gp_pickled_again(at, snap->memo->memos[number]);
 }
 
 /* Remembers the value just written for this text.  Without memory the text is written again next
  * time. */
-static void memo_keep(struct gp_snap *snap, const char *text)
+static uint8_t *memo_keep(struct gp_snap *snap, uint8_t *at, const char *text)
 {
     struct gp_snap_memo *memo = snap->memo;
     uint32_t number, count = memo->texts.map.count;
@@ -117,12 +128,13 @@ static void memo_keep(struct gp_snap *snap, const char *text)
         uint32_t room = memo->room ? 2 * memo->room : 1024;
         uint32_t *memos = room <= GP_SNAP_MEMOS ? realloc(memo->memos, room * sizeof(memos[0])) : NULL;
         if (!memos)
-            return;
+            return at;
         memo->memos = memos;
         memo->room = room;
     }
     if (gp_hash_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
-        memo->memos[number] = gp_snapshot_pickled_remember(&snap->out);
+        at = gp_pickled_remember(&snap->out, at, &memo->memos[number]);
+    return at;
 }
 
 static void memo_free(struct gp_snap_memo *memo)
@@ -134,15 +146,13 @@ static void memo_free(struct gp_snap_memo *memo)
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 
-static void snap_text(struct gp_snap *snap, const char *text)
+static uint8_t *snap_text(struct gp_snap *snap, uint8_t *at, const char *text)
 {
-    if (memo_again(snap, text))
-        return;
-    gp_snapshot_pickled_text(&snap->out, text);
-    memo_keep(snap, text);
+    uint8_t *again = memo_again(snap, at, text);
+    return again ? again : memo_keep(snap, gp_snapshot_pickled_text(&snap->out, at, text), text);
 }
 
-static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
+static uint8_t *snap_frame(struct gp_snap *snap, uint8_t *at, const struct gp_frame_text *frame)
 {
     char key[512];
     const char *file = frame->file[0] ? frame->file : frame->module;
@@ -150,38 +160,40 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
      * time. */
     int length = snprintf(key, sizeof(key), "\x1f%u\x1f%s\x1f%s", frame->line, frame->function, file);
     bool fits = length > 0 && (size_t)length < sizeof(key);
-    if (fits && memo_again(snap, key))
-        return;
-    gp_snapshot_pickled_dict(&snap->out);
-    gp_snap_word(snap, GP_WORD_NAME);
-    snap_text(snap, frame->function);
-    gp_snap_word(snap, GP_WORD_FILENAME);
-    snap_text(snap, file);
-    snap_number(snap, GP_WORD_LINE, frame->line);
-    gp_snapshot_pickled_dict_end(&snap->out);
-    if (fits)
-        memo_keep(snap, key);
+    uint8_t *again = fits ? memo_again(snap, at, key) : NULL;
+    if (again)
+        return again;
+    at = snap_word(snap, gp_pickled_dict(at), GP_WORD_NAME);
+    at = snap_text(snap, at, frame->function);
+    at = snap_word(snap, at, GP_WORD_FILENAME);
+    at = snap_text(snap, at, file);
+    at = gp_pickled_dict_end(snap_number(snap, at, GP_WORD_LINE, frame->line));
+    return fits ? memo_keep(snap, at, key) : at;
 }
 
-static void snap_frames(struct gp_snap *snap, uint32_t site)
+/* Ends the part, and begins another. */
+static uint8_t *frames_first(struct gp_snap *snap, uint8_t *at, uint32_t site)
 {
     const struct gp_frame_text *frames = NULL;
     struct gp_snapshot_pickled_list list;
-    gp_snap_word(snap, GP_WORD_FRAMES);
-    bool known = site != 0 && snap->sites && site < snap->names->count;
-    if (known && snap->sites[site]) {
-        gp_snapshot_pickled_again(&snap->out, snap->sites[site] - 1);
-        return;
-    }
-    uint32_t count = known ? snap->names->frames(snap->names->symbols, site, &frames) : 0;
-    gp_snapshot_pickled_list(&snap->out, &list);
+    uint32_t memo, count = snap->names->frames(snap->names->symbols, site, &frames);
+    at = gp_pickled_list(at, &list);
     for (uint32_t i = 0; i < count; i++) {
-        gp_snapshot_pickled_item(&snap->out, &list);
-        snap_frame(snap, &frames[i]);
+        at = snap_frame(snap, gp_pickled_item(at, &list), &frames[i]);
+        gp_pickled_part_end(&snap->out, at);
+        at = gp_pickled_part(&snap->out);
     }
-    gp_snapshot_pickled_list_end(&snap->out, &list);
-    if (known)
-        snap->sites[site] = gp_snapshot_pickled_remember(&snap->out) + 1;
+    at = gp_pickled_remember(&snap->out, gp_pickled_list_end(at, &list), &memo);
+    snap->sites[site] = memo + 1;
+    return at;
+}
+
+static inline uint8_t *snap_frames(struct gp_snap *snap, uint8_t *at, uint32_t site)
+{
+    at = snap_word(snap, at, GP_WORD_FRAMES);
+    if (site == 0 || !snap->sites || site >= snap->names->count)
+        return gp_pickled_op(at, ']');
+    return snap->sites[site] ? gp_pickled_again(at, snap->sites[site] - 1) : frames_first(snap, at, site);
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -190,33 +202,31 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
  * (allocator/torch.c), others have one half. */
 #define GP_SNAP_TORCH_POOL (1ull << 63)
 
-static void snap_pool(struct gp_snap *snap, uint64_t pool)
+static uint8_t *snap_pool(struct gp_snap *snap, uint8_t *at, uint64_t pool)
 {
-    if (pool & GP_SNAP_TORCH_POOL)
-        gp_snapshot_pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
-    else
-        gp_snapshot_pickled_pair(&snap->out, 0, (int64_t)pool);
+    bool torch = pool & GP_SNAP_TORCH_POOL;
+    at = snap_word(snap, at, GP_WORD_SEGMENT_POOL_ID);
+    at = gp_pickled_int(at, torch ? (int64_t)(pool >> 32 & 0x7fffffff) : 0);
+    at = gp_pickled_int(at, torch ? (int64_t)(pool & 0xffffffff) : (int64_t)pool);
+    return gp_pickled_op(at, '\x86');
 }
 
 void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment)
 {
+    uint8_t *at = gp_pickled_part(&snap->out);
+    int64_t device = segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device; /* -1: as PyTorch's */
     snap->counts.segments++;
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
-    gp_snapshot_pickled_item(&snap->out, &snap->segments);
-    gp_snapshot_pickled_dict(&snap->out);
-    gp_snap_word(snap, GP_WORD_DEVICE);
-    gp_snapshot_pickled_int(&snap->out,
-                            segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device); /* -1: as PyTorch's */
-    snap_number(snap, GP_WORD_ADDRESS, segment->address);
-    snap_number(snap, GP_WORD_STREAM, segment->stream);
-    snap_is(snap, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
-    gp_snap_word(snap, GP_WORD_SEGMENT_POOL_ID);
-    snap_pool(snap, segment->pool);
-    gp_snap_word(snap, GP_WORD_IS_EXPANDABLE);
-    gp_snapshot_pickled_bool(&snap->out, segment->expandable);
-    snap_frames(snap, segment->site);
-    gp_snap_word(snap, GP_WORD_BLOCKS);
-    gp_snapshot_pickled_list(&snap->out, &snap->blocks);
+    at = gp_pickled_dict(gp_pickled_item(at, &snap->segments));
+    at = snap_number(snap, at, GP_WORD_DEVICE, (uint64_t)device);
+    at = snap_number(snap, at, GP_WORD_ADDRESS, segment->address);
+    at = snap_number(snap, at, GP_WORD_STREAM, segment->stream);
+    at = snap_is(snap, at, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
+    at = snap_pool(snap, at, segment->pool);
+    at = gp_pickled_bool(snap_word(snap, at, GP_WORD_IS_EXPANDABLE), segment->expandable);
+    at = snap_frames(snap, at, segment->site);
+    at = gp_pickled_list(snap_word(snap, at, GP_WORD_BLOCKS), &snap->blocks);
+    gp_pickled_part_end(&snap->out, at);
 }
 
 void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
@@ -226,6 +236,7 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
         [GPUPROF_WAITING] = GP_WORD_ACTIVE_PENDING_FREE,
         [GPUPROF_IDLE] = GP_WORD_INACTIVE,
     };
+    uint8_t *at = gp_pickled_part(&snap->out);
     bool active = block->state != GPUPROF_IDLE;
     uint64_t requested = active && block->requested_bytes <= block->bytes ? block->requested_bytes : 0;
     snap->counts.blocks++;
@@ -233,58 +244,57 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
     snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
     snap->active_bytes += active ? block->bytes : 0;
     snap->requested_bytes += requested;
-    gp_snapshot_pickled_item(&snap->out, &snap->blocks);
-    gp_snapshot_pickled_dict(&snap->out);
-    snap_number(snap, GP_WORD_ADDRESS, block->address);
-    snap_number(snap, GP_WORD_SIZE, block->bytes);
-    snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
-    snap_is(snap, GP_WORD_STATE, states[block->state]);
-    snap_frames(snap, block->site);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    at = gp_pickled_dict(gp_pickled_item(at, &snap->blocks));
+    at = snap_number(snap, at, GP_WORD_ADDRESS, block->address);
+    at = snap_number(snap, at, GP_WORD_SIZE, block->bytes);
+    at = snap_number(snap, at, GP_WORD_REQUESTED_SIZE, requested);
+    at = snap_is(snap, at, GP_WORD_STATE, states[block->state]);
+    at = snap_frames(snap, at, block->site);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_list_end(&snap->out, &snap->blocks);
-    snap_number(snap, GP_WORD_TOTAL_SIZE, snap->total_bytes);
-    snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
-    snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
-    snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    uint8_t *at = gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->blocks);
+    at = snap_number(snap, at, GP_WORD_TOTAL_SIZE, snap->total_bytes);
+    at = snap_number(snap, at, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
+    at = snap_number(snap, at, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
+    at = snap_number(snap, at, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
 
 void gp_snap_traces(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_list_end(&snap->out, &snap->segments);
-    gp_snap_word(snap, GP_WORD_DEVICE_TRACES);
-    gp_snapshot_pickled_list(&snap->out, &snap->traces);
+    uint8_t *at = gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->segments);
+    at = gp_pickled_list(snap_word(snap, at, GP_WORD_DEVICE_TRACES), &snap->traces);
+    gp_pickled_part_end(&snap->out, at);
 }
 
 void gp_snap_trace(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_item(&snap->out, &snap->traces);
-    gp_snapshot_pickled_list(&snap->out, &snap->entries);
+    uint8_t *at = gp_pickled_item(gp_pickled_part(&snap->out), &snap->traces);
+    gp_pickled_part_end(&snap->out, gp_pickled_list(at, &snap->entries));
 }
 
 static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *entry)
 {
+    uint8_t *at = gp_pickled_part(&snap->out);
     snap->counts.entries++;
-    gp_snapshot_pickled_item(&snap->out, &snap->entries);
-    gp_snapshot_pickled_dict(&snap->out);
-    snap_is(snap, GP_WORD_ACTION, entry->action);
+    at = gp_pickled_dict(gp_pickled_item(at, &snap->entries));
+    at = snap_is(snap, at, GP_WORD_ACTION, entry->action);
     if (entry->action == GP_WORD_OOM)
-        snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
+        at = snap_number(snap, at, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
     else
-        snap_number(snap, GP_WORD_ADDR, entry->address);
-    snap_number(snap, GP_WORD_SIZE, entry->bytes);
-    snap_number(snap, GP_WORD_STREAM, entry->stream);
-    snap_number(snap, GP_WORD_TIME_US, (uint64_t)entry->time_us);
+        at = snap_number(snap, at, GP_WORD_ADDR, entry->address);
+    at = snap_number(snap, at, GP_WORD_SIZE, entry->bytes);
+    at = snap_number(snap, at, GP_WORD_STREAM, entry->stream);
+    at = snap_number(snap, at, GP_WORD_TIME_US, (uint64_t)entry->time_us);
     if (entry->granted)
-        snap_number(snap, GP_WORD_GRANTED, entry->granted);
-    snap_frames(snap, entry->site);
-    gp_snapshot_pickled_dict_end(&snap->out);
+        at = snap_number(snap, at, GP_WORD_GRANTED, entry->granted);
+    at = snap_frames(snap, at, entry->site);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
 }
 
 /* The entries before the limit's are not known to be among the last ones until the trace ends. */
@@ -324,86 +334,82 @@ void gp_snap_trace_end(struct gp_snap *snap)
         snap_entry_put(snap, &snap->keep[i % limit]);
     snap->counts.left_out += first;
     snap->kept = 0;
-    gp_snapshot_pickled_list_end(&snap->out, &snap->entries);
+    gp_pickled_part_end(&snap->out, gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->entries));
 }
 
 /* ---- the host ---------------------------------------------------------------------------------------------------- */
 
 void gp_snap_host(struct gp_snap *snap)
 {
-    gp_snap_word(snap, GP_WORD_HOST_SEGMENTS);
-    gp_snapshot_pickled_list(&snap->out, &snap->segments);
+    uint8_t *at = snap_word(snap, gp_pickled_part(&snap->out), GP_WORD_HOST_SEGMENTS);
+    gp_pickled_part_end(&snap->out, gp_pickled_list(at, &snap->segments));
 }
 
 void gp_snap_host_trace(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_list_end(&snap->out, &snap->segments);
-    gp_snap_word(snap, GP_WORD_HOST_TRACES);
-    gp_snapshot_pickled_list(&snap->out, &snap->entries);
+    uint8_t *at = gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->segments);
+    at = gp_pickled_list(snap_word(snap, at, GP_WORD_HOST_TRACES), &snap->entries);
+    gp_pickled_part_end(&snap->out, at);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-static void snap_flag(struct gp_snap *snap, const char *key, bool value)
+/* Each key is text, which begins a part. */
+static uint8_t *snap_flag(struct gp_snap *snap, uint8_t *at, const char *key, bool value)
 {
-    gp_snapshot_pickled_text(&snap->out, key);
-    gp_snapshot_pickled_bool(&snap->out, value);
+    return gp_pickled_bool(gp_snapshot_pickled_text(&snap->out, at, key), value);
 }
 
-static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
+static uint8_t *snap_setting(struct gp_snap *snap, uint8_t *at, const char *key, int64_t value)
 {
-    gp_snapshot_pickled_text(&snap->out, key);
-    gp_snapshot_pickled_int(&snap->out, value);
+    return gp_pickled_int(gp_snapshot_pickled_text(&snap->out, at, key), value);
 }
 
 /* PyTorch's sixteen powers of two; no division is configured for any of them. */
-static void snap_divisions(struct gp_snap *snap)
+static uint8_t *snap_divisions(struct gp_snap *snap, uint8_t *at)
 {
-    gp_snapshot_pickled_text(&snap->out, "roundup_power2_divisions");
-    gp_snapshot_pickled_dict(&snap->out);
+    at = gp_pickled_dict(gp_snapshot_pickled_text(&snap->out, at, "roundup_power2_divisions"));
     for (unsigned i = 0; i < 16; i++) {
         char key[8];
         snprintf(key, sizeof(key), "%u", 1u << i);
-        snap_setting(snap, key, 0);
+        at = snap_setting(snap, at, key, 0);
     }
-    gp_snapshot_pickled_dict_end(&snap->out);
+    return gp_pickled_dict_end(at);
 }
 
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings)
 {
-    gp_snapshot_pickled_list_end(&snap->out, &snap->traces);
-    gp_snap_word(snap, GP_WORD_ALLOCATOR_SETTINGS);
-    gp_snapshot_pickled_dict(&snap->out);
-    gp_snapshot_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
-    gp_snapshot_pickled_text(&snap->out, "");
-    snap_setting(snap, "max_split_size", settings->split_limit);
-    snap_setting(snap, "max_cached_size", -1);
-    snap_setting(snap, "max_round_threshold", -1);
-    gp_snapshot_pickled_text(&snap->out, "garbage_collection_threshold");
-    gp_snapshot_pickled_float(&snap->out, 0);
-    snap_flag(snap, "expandable_segments", settings->expandable);
-    snap_setting(snap, "pinned_num_register_threads", 1);
-    snap_flag(snap, "release_lock_on_cudamalloc", false);
-    snap_flag(snap, "pinned_use_cuda_host_register", false);
-    snap_flag(snap, "graph_capture_record_stream_reuse", false);
-    snap_divisions(snap);
-    gp_snapshot_pickled_text(&snap->out, "gpuprof_allocator");
-    gp_snapshot_pickled_text(&snap->out, settings->allocator);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    uint8_t *at = gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->traces);
+    at = gp_pickled_dict(snap_word(snap, at, GP_WORD_ALLOCATOR_SETTINGS));
+    at = gp_snapshot_pickled_text(&snap->out, at, "PYTORCH_CUDA_ALLOC_CONF");
+    at = gp_snapshot_pickled_text(&snap->out, at, "");
+    at = snap_setting(snap, at, "max_split_size", settings->split_limit);
+    at = snap_setting(snap, at, "max_cached_size", -1);
+    at = snap_setting(snap, at, "max_round_threshold", -1);
+    at = gp_snapshot_pickled_text(&snap->out, at, "garbage_collection_threshold");
+    at = gp_pickled_number(at, 'G', 0, 8); /* 0.0 */
+    at = snap_flag(snap, at, "expandable_segments", settings->expandable);
+    at = snap_setting(snap, at, "pinned_num_register_threads", 1);
+    at = snap_flag(snap, at, "release_lock_on_cudamalloc", false);
+    at = snap_flag(snap, at, "pinned_use_cuda_host_register", false);
+    at = snap_flag(snap, at, "graph_capture_record_stream_reuse", false);
+    at = snap_divisions(snap, at);
+    at = gp_snapshot_pickled_text(&snap->out, at, "gpuprof_allocator");
+    at = gp_snapshot_pickled_text(&snap->out, at, settings->allocator);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
 }
 
 void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
                   uint32_t device, int64_t time_us)
 {
+    uint8_t *at = gp_pickled_part(&snap->out);
     snap->counts.annotations++;
-    gp_snapshot_pickled_item(&snap->out, list);
-    gp_snapshot_pickled_dict(&snap->out);
-    snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
-    gp_snap_word(snap, GP_WORD_NAME);
-    snap_text(snap, name);
-    snap_number(snap, GP_WORD_DEVICE, device);
-    snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    at = gp_pickled_dict(gp_pickled_item(at, list));
+    at = snap_is(snap, at, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
+    at = snap_text(snap, snap_word(snap, at, GP_WORD_NAME), name);
+    at = snap_number(snap, at, GP_WORD_DEVICE, device);
+    at = snap_number(snap, at, GP_WORD_TIME_US, (uint64_t)time_us);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -424,15 +430,14 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
         return NULL;
     }
     gp_snapshot_pickled_begin(&snap->out, fd);
-    gp_snapshot_pickled_dict(&snap->out);
-    gp_snap_word(snap, GP_WORD_SEGMENTS);
-    gp_snapshot_pickled_list(&snap->out, &snap->segments);
+    uint8_t *at = snap_word(snap, gp_pickled_dict(gp_pickled_part(&snap->out)), GP_WORD_SEGMENTS);
+    gp_pickled_part_end(&snap->out, gp_pickled_list(at, &snap->segments));
     return snap;
 }
 
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
 {
-    gp_snapshot_pickled_dict_end(&snap->out);
+    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(gp_pickled_part(&snap->out)));
     int rc = gp_snapshot_pickled_end(&snap->out);
     snap->counts.bytes = snap->out.written;
     if (counts)

@@ -362,6 +362,51 @@ Test(snapshot, frames_are_written_once)
     unload(&loaded);
 }
 
+enum { LONG_NAMES = 300, LONG_NAME = 4000 };
+
+static uint32_t long_frames_of(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames)
+{
+    static struct gp_frame_text stack[2];
+    static char names[2][LONG_NAME + 1];
+    (void)symbols;
+    for (unsigned i = 0; i < 2; i++) {
+        memset(names[i], 'a' + (int)i, LONG_NAME);
+        snprintf(names[i], 16, "%u", site);
+        names[i][strlen(names[i])] = '.';
+        stack[i] = (struct gp_frame_text){.function = names[i], .file = "", .module = "libx.so", .line = site};
+    }
+    *frames = stack;
+    return 2;
+}
+
+/* 2.4 MB of names: a name, a block and what is between them lie on each side of the writer's buffer once. */
+Test(snapshot, long_names_are_complete)
+{
+    static struct gp_wire_extent pieces[LONG_NAMES];
+    struct gp_snapshot_counts counts;
+    for (uint64_t i = 0; i < LONG_NAMES; i++)
+        pieces[i] = (struct gp_wire_extent){.what = GP_EXTENT_WHOLE,
+                                            .kind = GP_KIND_LINEAR,
+                                            .address = 4096 * (i + 1),
+                                            .bytes = 4096,
+                                            .site = (uint32_t)i};
+    const struct gp_snapshot_names names = {.frames = long_frames_of, .count = LONG_NAMES};
+    struct loaded loaded = live(pieces, LONG_NAMES, NULL, 0, &names, &counts);
+    cr_expect_eq(counts.bytes, loaded.bytes);
+    for (uint32_t i = 1; i < LONG_NAMES; i++) {
+        const struct gp_pickle *frames = gp_pickle_get(item(&loaded.file.root, "segments", i), "frames");
+        const struct gp_frame_text *stack;
+        long_frames_of(NULL, i, &stack);
+        cr_assert_eq(gp_pickle_count(frames), 2);
+        for (uint32_t k = 0; k < 2; k++) {
+            expect_text(gp_pickle_at(frames, k), "name", stack[k].function);
+            cr_assert_eq(number(gp_pickle_at(frames, k), "line"), i);
+        }
+        cr_assert_eq(number(item(&loaded.file.root, "segments", i), "address"), 4096 * (i + 1));
+    }
+    unload(&loaded);
+}
+
 Test(snapshot, the_host_is_no_device)
 {
     const struct gp_wire_extent pieces[] = {
