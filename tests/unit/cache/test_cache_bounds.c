@@ -317,3 +317,36 @@ Test(cache_bounds, a_threads_blocks_are_forgotten_too)
     }
     cache_close(cache);
 }
+
+/* 300 of 600 MiB are idle when 400 are requested: the 300 move, and 100 are new. */
+Test(cache_bounds, idle_pages_serve_a_part_of_a_request)
+{
+    struct gp_cache *cache = bounds_open("caching", "", 0);
+    uint64_t first = cache_take(cache, 300 * MIB);
+    cache_take(cache, 300 * MIB);
+    cache_give(cache, first);
+    cache_take(cache, 400 * MIB);
+    cr_expect_leq(dev.held, 735 * MIB, "%llu MiB are held", dev.held / MIB);
+    cache_close(cache);
+}
+
+/* Small blocks get idle pages of 4 MiB where 2 would do, and two of them by one call. */
+Test(cache_bounds, pages_for_small_blocks_move_together)
+{
+    enum { LARGE = 64, SMALL = 64 };
+    uint64_t blocks[LARGE];
+    struct gp_policy policy = cache_policy("caching", "");
+    policy.large_page_bytes = 4 * MIB;
+    struct gp_cache *cache = cache_open(&policy, 1024 * MIB);
+    for (unsigned i = 0; i < LARGE; i++)
+        blocks[i] = cache_take(cache, 4 * MIB);
+    for (unsigned i = 0; i < LARGE; i++)
+        cache_give(cache, blocks[i]);
+    uint64_t held = dev.held, maps = dev.calls[FAKEDEV_MAP];
+    for (unsigned i = 0; i < SMALL; i++)
+        cache_take(cache, MIB);
+    cr_expect_leq(dev.held, held + 12 * MIB, "%llu MiB are held, %llu before", dev.held / MIB, held / MIB);
+    cr_expect_leq(dev.calls[FAKEDEV_MAP] - maps, SMALL / 8, "%llu calls",
+                  (unsigned long long)(dev.calls[FAKEDEV_MAP] - maps));
+    cache_close(cache);
+}
