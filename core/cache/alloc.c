@@ -55,6 +55,18 @@ static bool try_idle(struct gp_attempt *attempt)
     return attempt->block != NULL;
 }
 
+/* A block of the thread's own cache that is larger than the cache would give: the rest is split off. */
+static bool try_own_cache(struct gp_attempt *attempt)
+{
+    struct gp_cache *cache = attempt->cache;
+    gp_lock_take(&cache->lock);
+    if (!attempt->heap->kind.pool && attempt->heap->kind.small &&
+        gp_thread_yield(cache, attempt->request, attempt->bytes))
+        attempt->block = gp_block_heap_give(cache, attempt->heap, attempt->request, attempt->bytes);
+    gp_lock_give(&cache->lock);
+    return attempt->block != NULL;
+}
+
 static bool try_waiting(struct gp_attempt *attempt)
 {
     struct gp_cache *cache = attempt->cache;
@@ -176,6 +188,8 @@ static bool try_memory(struct gp_attempt *attempt)
     /* attempt_moves counts the threads' cached blocks as used. Flush them, so that the reserve does
      * not grow because of them. */
     if (gp_thread_holds_more(attempt->cache, GP_THREAD_KEEP, GP_THREADS_KEEP)) {
+        if (try_own_cache(attempt))
+            return true;
         flush_threads(attempt->cache);
         if (try_idle(attempt))
             return true;

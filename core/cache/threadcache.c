@@ -307,6 +307,26 @@ static void bins_flush(struct gp_cache *cache, struct gp_bins *bins)
         gp_block_idle(cache, bins_pop(bins, index));
 }
 
+bool gp_thread_yield(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes)
+{
+    uint64_t from = (bytes >> GP_BIN_SHIFT) - 1;
+    struct gp_block *block = NULL;
+    if (!cache->threads || from >= GP_BINS)
+        return false;
+    unsigned shard = thread_shard(cache, request->shard);
+    struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
+    if (!gp_gate_hold(gate))
+        return false;
+    struct gp_bins *bins = bins_of(&cache->threads[shard], request->stream);
+    unsigned index = bins ? bins_next(bins, (unsigned)from) : GP_BINS;
+    if (index < GP_BINS)
+        block = bins_pop(bins, index);
+    gp_gate_release(gate);
+    if (block)
+        gp_block_idle(cache, block);
+    return block != NULL;
+}
+
 void gp_thread_pass(struct gp_cache *cache)
 {
     if (!cache->threads)

@@ -5,6 +5,7 @@
  * cache include these blocks. Races: tests/torture/cache.c.
  */
 #include "base/counter.h"
+#include "cache/threadcache.h"
 #include "lib/testcache.h"
 
 #define KIB(_n) ((uint64_t)(_n) << 10)
@@ -285,5 +286,24 @@ Test(cache_thread, stream_gone)
     gave(cache, b, 1); /* slow path: after a fence */
     uint64_t c = took(cache, KIB(64), 7, 1);
     cr_expect(c != a || dev.calls[FAKEDEV_RECORD] > records);
+    cache_close(cache);
+}
+
+/* The heap is used up, and the thread's blocks of 512 KiB are too large for requests of 300: each request gets a part of
+ * one, and the thread keeps the others. */
+Test(cache_thread, a_larger_block_is_split_before_all_leave)
+{
+    struct gp_cache *cache = made(NULL);
+    uint64_t blocks[80];
+    for (unsigned i = 0; i < 80; i++)
+        blocks[i] = took(cache, KIB(512), 7, 1);
+    for (unsigned i = 0; i < 80; i++)
+        gave(cache, blocks[i], 1);
+    cr_assert(gp_thread_holds_more(cache, 36 * MIB, UINT64_MAX));
+    uint64_t held = dev.held;
+    for (unsigned i = 0; i < 20; i++)
+        took(cache, KIB(300), 7, 1);
+    cr_expect_eq(dev.held, held, "%llu MiB", (unsigned long long)(dev.held - held) / MIB);
+    cr_expect(gp_thread_holds_more(cache, 30 * MIB, UINT64_MAX));
     cache_close(cache);
 }
