@@ -35,6 +35,13 @@ struct sim_context *sim_context_usable(CUcontext handle)
     return context && !context->dying ? context : NULL;
 }
 
+/* The documentation allows one schedule.  That the driver refuses two is an assumption. */
+bool sim_context_takes(unsigned flags)
+{
+    unsigned schedule = flags & CU_CTX_SCHED_MASK;
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && !(schedule & (schedule - 1));
+}
+
 CUresult sim_context_current(struct sim_context **context)
 {
     *context = NULL;

@@ -7,6 +7,7 @@
 #include "sim.h"
 
 struct sim_context *sim_context_usable(CUcontext handle); /* NULL: gone or going */
+bool sim_context_takes(unsigned flags);                   /* known flags, and one schedule at most */
 CUresult sim_context_launches(const struct sim_context *context);
 CUresult sim_context_start(struct sim_context *context, int device, unsigned flags);
 void sim_context_end(struct sim_context *context);

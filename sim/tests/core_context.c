@@ -129,6 +129,27 @@ static void green(void)
     CHECK_OK(cuDevicePrimaryCtxRelease(0));
 }
 
+static void flags(void)
+{
+    CUcontext primary = check_begin(0), made;
+    unsigned now = 0;
+    CHECK_OK(cuCtxCreate(&made, NULL, CU_CTX_SCHED_SPIN, 1));
+    CHECK_OK(cuCtxSetFlags(CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_SYNC_MEMOPS)); /* in the place of the earlier ones */
+    CHECK_OK(cuCtxGetFlags(&now));
+    CHECK_EQ(now, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_SYNC_MEMOPS);
+    CHECK_EQ(cuCtxSetFlags(CU_CTX_FLAGS_MASK + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuCtxSetFlags(CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuCtxGetFlags(&now));
+    CHECK_EQ(now, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_SYNC_MEMOPS);
+    CHECK_OK(cuCtxDestroy(made));
+    CHECK_OK(cuCtxGetFlags(&now)); /* the primary one has its own */
+    CHECK_EQ(now, 0);
+    CHECK_OK(cuCtxSetCurrent(NULL));
+    CHECK_EQ(cuCtxSetFlags(0), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_OK(cuCtxSetCurrent(primary));
+    CHECK_OK(cuDevicePrimaryCtxRelease(0));
+}
+
 static void peers(void)
 {
     CUcontext a = check_begin(0), b = NULL;
@@ -153,6 +174,7 @@ int main(void)
     ownership();
     primary();
     green();
+    flags();
     peers();
     return check_done();
 }

@@ -9,7 +9,7 @@
 
 static CUresult sim_context_create(CUcontext *pctx, unsigned flags, CUdevice dev)
 {
-    if (!pctx || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+    if (!pctx || !sim_context_takes(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(dev))
         return CUDA_ERROR_INVALID_DEVICE;
@@ -131,7 +131,7 @@ static CUresult sim_primary_flags(CUdevice dev, unsigned flags)
     struct sim_device *device = sim_device_get(dev);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+    if (!sim_context_takes(flags))
         return CUDA_ERROR_INVALID_VALUE;
     device->primary_flags = flags;
     if (device->primary_refs)

@@ -106,6 +106,17 @@ SIM_API1(391, 7000, cuCtxGetFlags, unsigned int *, flags)
     return CUDA_SUCCESS;
 }
 
+SIM_API1(705, 12010, cuCtxSetFlags, unsigned int, flags)
+{
+    struct sim_context *context;
+    CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS && !sim_context_takes(flags))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        context->flags = flags;
+    return result;
+}
+
 SIM_API2(296, 3020, cuCtxGetApiVersion, CUcontext, ctx, unsigned int *, version)
 {
     struct sim_context *context;
