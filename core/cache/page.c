@@ -179,6 +179,39 @@ static void page_choose(struct gp_block *tree, uint64_t bytes, struct gp_block *
         page_choose(tree->right, bytes, best);
 }
 
+/* True if idle memory and holes that follow each other have room, from the hole or from the idle memory before it on. */
+static bool page_has_room(const struct gp_block *hole, uint64_t bytes)
+{
+    uint64_t have = 0;
+    const struct gp_block *at = page_is_idle(hole->before) ? hole->before : hole;
+    for (; at && have < bytes && (page_is_idle(at) || gp_block_state(at) == GP_BLOCK_UNMAPPED); at = at->after)
+        have += at->bytes;
+    return have >= bytes;
+}
+
+/* As PyTorch: the lowest hole that has room.  If it takes several holes, each is filled in a turn of its own. */
+static void page_choose_lowest(struct gp_block *tree, uint64_t bytes, struct gp_block **best)
+{
+    if (!tree)
+        return;
+    page_choose_lowest(tree->left, bytes, best);
+    page_choose_lowest(tree->right, bytes, best);
+    if ((!*best || tree->address < (*best)->address) && page_has_room(tree, bytes))
+        *best = tree;
+}
+
+/* Under lock. */
+static struct gp_block *page_hole(const struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes)
+{
+    struct gp_block *hole = NULL;
+    if (cache->policy.whole_pages) {
+        GP_INDEX_EACH(&heap->unmapped, class, 0) page_choose_lowest(heap->unmapped.roots[class], bytes, &hole);
+    } else {
+        GP_INDEX_EACH(&heap->unmapped, class, 0) page_choose(heap->unmapped.roots[class], bytes, &hole);
+    }
+    return hole;
+}
+
 struct gp_place { /* the place that is being mapped: [hole->address, + bytes) */
     struct gp_segment *segment;
     struct gp_block *hole;
@@ -263,7 +296,7 @@ static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_
         gp_lock_take(&cache->lock);
         bool freed = gp_block_heap_find(cache, heap, bytes) != NULL;
         if (!freed)
-            GP_INDEX_EACH(&heap->unmapped, class, 0) page_choose(heap->unmapped.roots[class], bytes, &hole);
+            hole = page_hole(cache, heap, bytes);
         if (hole)
             claimed = page_claim(cache, hole, bytes, how, place);
         gp_lock_give(&cache->lock);
@@ -655,5 +688,6 @@ uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct
     gp_lock_take(&cache->lock);
     *out = gp_block_heap_give(cache, heap, request, bytes);
     gp_lock_give(&cache->lock);
-    return *out ? 0 : GP_BACKEND_BUSY; /* another thread took it; the caller tries again */
+    /* Another thread took it, or the request needs another hole: the caller tries again. */
+    return *out ? 0 : GP_BACKEND_BUSY;
 }

@@ -13,7 +13,7 @@
  * AHEAD: new pages, and some more ahead of need. EXACT: only as many new pages as needed. */
 enum gp_growth { GP_GROW_MOVE, GP_GROW_AHEAD, GP_GROW_EXACT };
 /* Maps memory for the request and allocates the block. GP_BACKEND_BUSY: another thread took the
- * mapped memory; try again. */
+ * mapped memory, or whole_pages: the request needs another hole; try again. */
 uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                       enum gp_growth how, struct gp_block **out);
 /* Unmaps idle pages and returns them to the backend until at most keep_bytes are idle. Returns the

@@ -103,6 +103,25 @@ Test(cache_bounds, with_whole_pages_a_hole_is_taken_before_the_end)
     }
 }
 
+/* As PyTorch does it: a request fills two holes with the idle memory between them, before the end of the range. */
+Test(cache_bounds, with_whole_pages_a_request_fills_several_holes)
+{
+    struct gp_policy policy = cache_policy("pytorch", "expandable_segments:True");
+    policy.whole_pages = true;
+    struct gp_cache *cache = cache_open(&policy, 1024 * MIB);
+    uint64_t pages[4];
+    for (unsigned i = 0; i < 4; i++)
+        pages[i] = cache_take(cache, 20 * MIB);
+    cache_give(cache, pages[0]);
+    cache_give(cache, pages[2]);
+    gp_cache_trim(cache, 0);
+    cache_give(cache, pages[1]);
+    cr_assert_eq(dev.held, 40 * MIB);
+    cr_expect_eq(cache_take(cache, 50 * MIB), pages[0]);
+    cr_expect_eq(dev.held, 80 * MIB, "%llu MiB are held", dev.held / MIB);
+    cache_close(cache);
+}
+
 /* max_split_size: an oversize segment of the stream that is large enough goes back alone.  Where the stream's own are too small,
  * those of others do not stand in for them, and everything goes back, as in PyTorch. */
 Test(cache_bounds, only_oversize_segments_of_the_stream_go_back_alone)
