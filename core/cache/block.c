@@ -54,15 +54,15 @@ void gp_block_cursor_segment_removed(struct gp_cache *cache, const struct gp_seg
 }
 
 /* ==== the index =================================================================================================== */
-/* Blocks by size and address. Each class of sizes has a treap (Seidel and Aragon, Algorithmica
+/* Blocks by size and place. Each class of sizes has a treap (Seidel and Aragon, Algorithmica
  * 1996): a search tree shaped by random priorities, so that no order of sizes makes it deep. A walk
  * reads one cache line of each block that it passes. Runs under the cache's lock. */
 
 #define INDEX_STEPS 16u /* classes to a power of two */
 
-static void index_open(struct gp_index *index, struct gp_block **roots)
+static void index_open(struct gp_index *index, struct gp_block **roots, const struct gp_policy *policy)
 {
-    *index = (struct gp_index){.roots = roots};
+    *index = (struct gp_index){.roots = roots, .oldest_first = policy->oldest_first};
 }
 
 /* Grows with the size; the last class has all sizes from 2^39 on. */
@@ -76,26 +76,35 @@ unsigned gp_block_index_class(uint64_t bytes)
     return class < GP_INDEX_CLASSES ? class : GP_INDEX_CLASSES - 1;
 }
 
-static bool block_less(const struct gp_block *block, uint64_t bytes, uint64_t address)
+/* The order of blocks of one size. oldest_first: by the segment's number, and in a segment by the offset in units of the
+ * smallest granule: 1 TiB of them has room. */
+static uint64_t block_place(const struct gp_block *block, bool oldest_first)
 {
-    /* One comparison of 128 bits, and the child's place by arithmetic: half of these branches would be mispredicted. */
-    return ((unsigned __int128)block->bytes << 64 | gp_block_at(block)) < ((unsigned __int128)bytes << 64 | address);
+    const struct gp_segment *segment = block->segment;
+    return oldest_first ? segment->number << 32 | (gp_block_at(block) - segment->address) >> 8 : gp_block_at(block);
 }
 
-static struct gp_block **block_child(struct gp_block *block, uint64_t bytes, uint64_t address)
+static bool block_less(const struct gp_block *block, bool oldest_first, uint64_t bytes, uint64_t place)
+{
+    /* One comparison of 128 bits, and the child's place by arithmetic: half of these branches would be mispredicted. */
+    return ((unsigned __int128)block->bytes << 64 | block_place(block, oldest_first)) <
+           ((unsigned __int128)bytes << 64 | place);
+}
+
+static struct gp_block **block_child(struct gp_block *block, bool oldest_first, uint64_t bytes, uint64_t place)
 {
     _Static_assert(offsetof(struct gp_block, right) == offsetof(struct gp_block, left) + sizeof(void *),
                    "side by side");
-    size_t offset = offsetof(struct gp_block, left) + sizeof(void *) * block_less(block, bytes, address);
+    size_t offset = offsetof(struct gp_block, left) + sizeof(void *) * block_less(block, oldest_first, bytes, place);
     return (struct gp_block **)(void *)((char *)block + offset);
 }
 
-/* Splits the tree: everything below (bytes, address) goes to *low, the rest to *high. */
-static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t address, struct gp_block **low,
+/* Splits the tree: everything below (bytes, place) goes to *low, the rest to *high. */
+static void index_split(struct gp_block *tree, bool oldest_first, uint64_t bytes, uint64_t place, struct gp_block **low,
                         struct gp_block **high)
 {
     while (tree) {
-        if (block_less(tree, bytes, address)) {
+        if (block_less(tree, oldest_first, bytes, place)) {
             *low = tree;
             low = &tree->right;
             tree = tree->right;
@@ -117,13 +126,14 @@ static uint32_t block_priority(const struct gp_block *block)
 void gp_block_index_put(struct gp_index *index, struct gp_block *block)
 {
     unsigned class = gp_block_index_class(block->bytes);
-    struct gp_block **place = &index->roots[class];
-    uint64_t address = gp_block_at(block);
+    struct gp_block **at = &index->roots[class];
+    bool oldest_first = index->oldest_first;
+    uint64_t place = block_place(block, oldest_first);
     uint32_t priority = block_priority(block);
-    while (*place && block_priority(*place) >= priority)
-        place = block_child(*place, block->bytes, address);
-    index_split(*place, block->bytes, address, &block->left, &block->right);
-    *place = block;
+    while (*at && block_priority(*at) >= priority)
+        at = block_child(*at, oldest_first, block->bytes, place);
+    index_split(*at, oldest_first, block->bytes, place, &block->left, &block->right);
+    *at = block;
     index->map[class / 64] |= 1ull << class % 64;
     index->count++;
 }
@@ -149,26 +159,28 @@ static struct gp_block *index_join(struct gp_block *low, struct gp_block *high)
 void gp_block_index_take(struct gp_index *index, struct gp_block *block)
 {
     unsigned class = gp_block_index_class(block->bytes);
-    struct gp_block **place = &index->roots[class];
-    uint64_t address = gp_block_at(block);
-    while (*place != block)
-        place = block_child(*place, block->bytes, address);
-    *place = index_join(block->left, block->right);
+    struct gp_block **at = &index->roots[class];
+    bool oldest_first = index->oldest_first;
+    uint64_t place = block_place(block, oldest_first);
+    while (*at != block)
+        at = block_child(*at, oldest_first, block->bytes, place);
+    *at = index_join(block->left, block->right);
     block->left = block->right = NULL;
     if (!index->roots[class])
         index->map[class / 64] &= ~(1ull << class % 64);
     index->count--;
 }
 
-/* The smallest block of at least `bytes`; among equal ones the one with the lowest address, of those of exactly `bytes`
- * not below `address`. */
-static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes, uint64_t address)
+/* The smallest block of at least `bytes`; among equal ones the one with the lowest place, of those of exactly `bytes`
+ * not below `place`. */
+static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes, uint64_t place)
 {
+    bool oldest_first = index->oldest_first;
     struct gp_block *best = NULL;
     unsigned class = gp_index_next(index, gp_block_index_class(bytes));
     for (; !best && class < GP_INDEX_CLASSES; class = gp_index_next(index, class + 1))
         for (struct gp_block *at = index->roots[class]; at;)
-            if (!block_less(at, bytes, address)) {
+            if (!block_less(at, oldest_first, bytes, place)) {
                 best = at;
                 at = at->left;
             } else {
@@ -207,8 +219,8 @@ struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap_ki
     struct gp_heap *heap = heap_find(cache, kind, stream, NULL);
     if (heap || !(heap = gp_arena_slab_take(&cache->heap_records)))
         return heap;
-    index_open(&heap->idle, (struct gp_block **)(heap + 1));
-    index_open(&heap->unmapped, heap->idle.roots + GP_INDEX_CLASSES);
+    index_open(&heap->idle, (struct gp_block **)(heap + 1), &cache->policy);
+    index_open(&heap->unmapped, heap->idle.roots + GP_INDEX_CLASSES, &cache->policy);
     heap->stream = stream;
     heap->kind = *kind;
     for (const struct gp_pool *private = cache->pools; private; private = private->next)
@@ -378,7 +390,7 @@ static struct gp_block *heap_least_reach(const struct gp_heap *heap, struct gp_b
 {
     struct gp_block *next = block;
     while (next && block->segment->growable) {
-        next = index_fit(&heap->idle, block->bytes, gp_block_at(block) + 1);
+        next = index_fit(&heap->idle, block->bytes, block_place(block, heap->idle.oldest_first) + 1);
         if (!next || block_reach(next) >= block_reach(block))
             break;
         block = next;

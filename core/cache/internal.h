@@ -124,17 +124,18 @@ struct gp_segment {
     uint64_t address, bytes; /* growable: of the address range */
     struct gp_block *first;
     struct gp_page *pages;
-    uint64_t born;
+    uint64_t born, number; /* number: how many segments the cache had made before */
     bool growable, dedicated, oversize, first_chunk;
 };
 
-/* Blocks by (bytes, address): a tree for each class of sizes, sixteen classes to a power of two, so that the trees
- * stay low. */
+/* Blocks by size, those of one size by address, or by the segment's number and the address: a tree for each class of
+ * sizes, sixteen classes to a power of two, so that the trees stay low. */
 #define GP_INDEX_CLASSES 448u
 struct gp_index {
     struct gp_block **roots; /* GP_INDEX_CLASSES of them, behind the heap's record */
     uint64_t count;
     uint64_t map[GP_INDEX_CLASSES / 64]; /* bit c: roots[c] is not NULL */
+    bool oldest_first;                   /* as in the policy */
 };
 
 /* One bin of a thread's cache for each size of the small pool: multiples of 512 bytes to 1 MiB. */
@@ -240,6 +241,7 @@ struct gp_cache {
     struct gp_fenced_blocks *fenced, *fenced_last;
     uint64_t fences; /* in that queue */
 
+    uint64_t segments_made;            /* so far */
     uint64_t clock;                    /* requests for large blocks so far */
     uint64_t limit_bytes, total_bytes; /* total: of the device, once queried */
     uint64_t reserved_bytes, idle_bytes, waiting_bytes, peak_bytes;

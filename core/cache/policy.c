@@ -74,6 +74,7 @@ static const struct gp_policy policies[] = {
         .max_round_bytes = GP_TORCH_LARGE_SEGMENT, /* max_non_split_rounding_mb: 20 */
         .small_rest_bytes = GP_TORCH_GRANULE,
         .large_rest_bytes = GP_TORCH_SMALL, /* a rest that no large request could use stays with its block */
+        .oldest_first = true,               /* PyTorch 2.13 and newer */
         .small_segment_bytes = GP_TORCH_SMALL_SEGMENT,
         .large_segment_bytes = GP_TORCH_LARGE_SEGMENT,
         .own_segment_bytes = GP_TORCH_OWN_SEGMENT,

@@ -29,7 +29,9 @@ struct gp_policy {
     uint64_t small_rest_bytes,
         large_rest_bytes; /* a rest is split off when it is at least (small) / more than (large) */
     bool takes_high_end;  /* an allocation takes the upper end of a split block (Paddle) */
-    bool streams_share;   /* idle memory of one stream may serve another, after a fence */
+    bool
+        oldest_first; /* of idle blocks of one size, one of the segment that was made first; false: the lowest address */
+    bool streams_share; /* idle memory of one stream may serve another, after a fence */
 
     /* Segments. */
     uint64_t small_segment_bytes; /* of the small pool */

@@ -40,6 +40,7 @@ struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, 
     segment->heap = heap;
     segment->address = address;
     segment->bytes = bytes;
+    segment->number = cache->segments_made++;
     segment->first = gp_block_new(cache, segment, address, bytes);
     if (!segment->first) {
         gp_arena_slab_give(&cache->segment_records, segment);

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 # gpuprof's copy of PyTorch's allocator (the policy pytorch, in `replay` and `fit`) against PyTorch's own: random programs run in a
 # real PyTorch on the simulated GPU, half of them with too little memory, and their traces through `gpuprof replay`.  Bytes
-# reserved at the peak, segments taken and requests that fail have to be the same, but for a few (policy_compare.py).
+# reserved at the peak, segments taken and requests that fail have to be the same (policy_compare.py).
 #
 #   GPUPROF_TORCH_ROOT=DIR tests/real/policy.sh [BUILD] [COUNT]
 #
-# DIR is an environment of tests/real/index with PyTorch; without the variable the test is skipped.  COUNT: programs for each
+# DIR is an environment of tests/real/index with PyTorch 2.13 or newer: older ones order blocks of one size otherwise.  Without the variable the test is skipped.  COUNT: programs for each
 # setting (250).
 # Run: slow
 set -u

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """policy_compare.py GPUPROF FOLDER CONF: what PyTorch said of the programs whose traces are in the folder (torch_policy.py), and
-what `gpuprof replay` says of them with the policy pytorch, or `gpuprof fit` of PyTorch's snapshot.  One in 40 may differ: in November 2026 19 of 2000 did on PyTorch 2.15, most of them where PyTorch gave its
-cache back and tried again."""
+what `gpuprof replay` says of them with the policy pytorch, or `gpuprof fit` of PyTorch's snapshot.  None may differ."""
 import glob
 import json
 import os
@@ -33,4 +32,4 @@ for name in names:
         wrong.append(f"{os.path.basename(name)}: PyTorch {own}, gpuprof {ours}")
 print(*wrong[:10], sep="\n")
 print(f"{len(names) - len(wrong)} of {len(names)} programs agree; {tight} ran out of memory")
-sys.exit(40 * len(wrong) > max(len(names), 40) or not names)
+sys.exit(bool(wrong) or not names)

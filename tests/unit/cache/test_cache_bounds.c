@@ -103,6 +103,26 @@ Test(cache_bounds, with_whole_pages_a_hole_is_taken_before_the_end)
     }
 }
 
+/* As PyTorch 2.13 and newer do it: of idle blocks of one size, one of the oldest segment, wherever it lies. */
+Test(cache_bounds, of_one_size_the_oldest_segment_is_taken)
+{
+    for (unsigned oldest = 0; oldest < 2; oldest++) {
+        struct gp_policy policy = cache_policy("pytorch", NULL);
+        cr_assert(policy.oldest_first);
+        policy.oldest_first = oldest;
+        struct gp_cache *cache = cache_open(&policy, 1024 * MIB);
+        uint64_t gone = cache_take(cache, 50 * MIB), older = cache_take(cache, 40 * MIB);
+        cache_give(cache, gone);
+        gp_cache_trim(cache, 0);
+        uint64_t younger = cache_take(cache, 40 * MIB);
+        cr_assert_lt(younger, older, "it lies where the first one was");
+        cache_give(cache, younger);
+        cache_give(cache, older);
+        cr_expect_eq(cache_take(cache, 40 * MIB), oldest ? older : younger, "oldest_first: %u", oldest);
+        cache_close(cache);
+    }
+}
+
 /* As PyTorch does it: a request fills two holes with the idle memory between them, before the end of the range. */
 Test(cache_bounds, with_whole_pages_a_request_fills_several_holes)
 {
