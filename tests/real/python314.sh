@@ -40,6 +40,13 @@ until_there() { # FILE
 left() { # FOLDER: files of an attach
     find "$1" -maxdepth 1 -name 'gpuprof-attach-*' 2>/dev/null | grep -c .
 }
+all_ended() { # no process of the program is left, a moment after its end
+    for _ in $(seq 20); do
+        grep -qzxF "$work" /proc/[0-9]*/cmdline 2>/dev/null || return 0
+        sleep 0.1
+    done
+    return 1
+}
 
 scenario() { # TITLE WHAT WANTED COMMAND...: two attaches must each say WANTED
     local title=$1 what=$2 wanted=$3 pid job ok=1 # pid: of the program
@@ -72,6 +79,7 @@ scenario() { # TITLE WHAT WANTED COMMAND...: two attaches must each say WANTED
     touch "$work/stop"
     wait "$job" && grep -qx 'failed: \[\] threads: 1' "$work/said" || { fail "$title: the program"; ok=0; }
     [ "$(wc -l <"$work/said")" = 1 ] || { fail "$title: it printed more"; ok=0; }
+    all_ended || { fail "$title: a process is left"; ok=0; }
     [ "$ok" = 0 ] || { pass; echo "ok      $title"; }
 }
 

@@ -40,12 +40,14 @@ def fork():
         failed.append("a child")
 
 
-def tick(pipe):
+def tick(reader, writer):
+    """A child that writes until nobody can read any more."""
     if not os.fork():
+        os.close(reader)
         try:
             while True:
                 time.sleep(0.02)
-                os.write(pipe, b"x")
+                os.write(writer, b"x")
         except OSError:
             os._exit(0)
 
@@ -68,7 +70,7 @@ if what == "forked" and os.fork():
     os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 if what == "forks":
     reader, writer = os.pipe()
-    tick(writer)
+    tick(reader, writer)
     os.close(writer)
     os.dup2(reader, 0)
     os.close(reader)
