@@ -26,6 +26,7 @@ import weakref
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
 _SECONDS_IDLE = 25  # until a rank says where it stands
 _SECONDS_LAST = 60  # that the rank that serves the others waits for them at its end
+_SYMMETRIC = re.compile(r"SymmetricMemory/[^/]+/[^/]+$")  # /NUMBER/RANK, of torch.distributed._symmetric_memory
 _ID = re.compile(r"(?:nccl_storekey_\d+(?:_(\d+))?|UniqueNCCLID:(\d+)|\d+|(\d+):(\d+))$")
 
 
@@ -180,7 +181,7 @@ def _store_class(c):
             self._limit = None
 
         def _key(self, key):
-            return self._prefix + key
+            return self._prefix + self._said_by(key)
 
         def set(self, key, value):
             value = _bytes(value)
@@ -194,7 +195,11 @@ def _store_class(c):
             return value
 
         def add(self, key, number):
-            return self._store.add(self._key(key), number)
+            there = self._store.add(self._key(key), number)
+            ranks, name = self._group(key)
+            if name == "num_members" and ranks:  # of a barrier in C++
+                there += sum(rank not in PRESENT for rank in ranks)
+            return there
 
         def check(self, keys):
             return self._store.check([self._key(key) for key in keys])
@@ -238,10 +243,25 @@ def _store_class(c):
             parts = key.split("/")
             if self is _objects:
                 return None, parts[-1]
+            if _SYMMETRIC.search(key):
+                parts[-2:-1] = []  # a group may have that number as its name
             for part in reversed(parts[:-1]):  # that of the world is in front of each
                 if part in _groups:
                     return _groups[part], parts[-1]
             return None, parts[-1]
+
+        def _said_by(self, key):
+            """What an absent rank says of its symmetric memory is what the next one that runs says: each sends its own
+            handle to the next process around the ring, as often as there are others."""
+            parts = key.rsplit("/", 2)
+            if not _SYMMETRIC.search(key) or not parts[-1].isdigit():
+                return key
+            ranks, place = self._group(key)[0] or [], int(parts[-1])
+            if _own not in ranks or place >= len(ranks) or ranks[place] in PRESENT:
+                return key
+            _assume("symmetric memory: an absent rank has there what a rank that runs has; without multicast")
+            after = next(at for at in range(place + 1, place + len(ranks)) if ranks[at % len(ranks)] in PRESENT)
+            return "/".join((*parts[:-1], str(after % len(ranks))))
 
         def _identify(self, key, value):
             if len(value) == 128:
@@ -255,7 +275,7 @@ def _store_class(c):
         def _sets(self, key, count):
             """The rank of the job that sets a key with an id of NCCL; None: it is another one."""
             ranks, name = self._group(key)
-            match = _ID.match(name) if ranks else None
+            match = _ID.match(name) if ranks and not _SYMMETRIC.search(key) else None
             if not match:
                 return None
             if match[3]:
@@ -693,6 +713,10 @@ def distributed(c10d):
     import torch.distributed.rendezvous as rendezvous
 
     store = _store_class(c)
+    # Of symmetric memory: absent ranks have the device of one that runs; a multicast object would come from the first
+    # of its group.
+    os.environ.setdefault("TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1")
+    os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
     # A program may make its store itself.  Who would serve it does not matter.
     class TCPStore(store):
         def __init__(self, host_name, port=0, *_args, **_kwargs):

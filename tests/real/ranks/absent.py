@@ -139,6 +139,18 @@ def tp():
     train(model)
 
 
+def async_tp():
+    """The same product, in parts that go around through symmetric memory while others are computed."""
+    import torch.distributed._symmetric_memory as memory
+
+    group = dist.group.WORLD.group_name
+    memory.enable_symm_mem_for_group(group)
+    for _ in range(STEPS):
+        part, weight = torch.zeros(BATCH * LENGTH, WIDTH, device=device), torch.zeros(WIDTH, WIDTH, device=device)
+        whole, (product,) = torch.ops.symm_mem.fused_all_gather_matmul(part, [weight], 0, group)
+        torch.ops.symm_mem.fused_matmul_reduce_scatter(product, weight, "sum", 0, group)
+
+
 def _pipeline(name, stages_each):
     """Two ranks have the stages; each pair of them is one of several copies."""
     from torch.distributed.pipelining import PipelineStage, schedules

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""The store of a job of which some ranks run, over one of PyTorch's that a dict stands in for."""
+import os
+import struct
+import sys
+import types
+import unittest
+
+os.environ.update(RANK="1", WORLD_SIZE="4", GPUPROF_SIM_RANKS="1-2", GPUPROF_SIM_STORE="1")
+sys.path.insert(0, os.path.join(os.environ["GPUPROF_TEST_BUILD"], "lib/gpuprof/sim/python"))
+import gpuprof_absent  # noqa: E402
+
+gpuprof_absent._SECONDS_LAST = 0  # nobody comes that it would have to serve
+
+
+class Base:
+    def __init__(self, *_args, **_kwargs):
+        self.values = {}
+
+    def set(self, key, value):
+        self.values[key] = value
+
+    def get(self, key):
+        return self.values[key]
+
+    def add(self, key, number):
+        self.values[key] = self.values.get(key, 0) + number
+        return self.values[key]
+
+    def check(self, keys):
+        return all(key in self.values for key in keys)
+
+
+class DistStoreError(RuntimeError):
+    pass
+
+
+def store():
+    """Of rank 1 of 4, where rank 2 runs too; all four are the group 'tp'."""
+    gpuprof_absent._base = None
+    gpuprof_absent._groups.update({"tp": [0, 1, 2, 3], "5": [1, 2], "6": [1, 2]})
+    c = types.SimpleNamespace(Store=Base, TCPStore=Base, HashStore=Base, DistStoreError=DistStoreError)
+    made = gpuprof_absent._store_class(c)("tcp")
+    made.set_timeout(types.SimpleNamespace(total_seconds=lambda: 2))
+    return made
+
+
+class Symmetric(unittest.TestCase):
+    def test_an_absent_rank_says_what_the_next_one_says(self):
+        one = store()
+        for rank in 1, 2:
+            one.set(f"tp//CUDASymmetricMemory/5/{rank}", struct.pack("ii", rank, 100 + rank))
+        values = one.multi_get([f"tp//CUDASymmetricMemory/5/{rank}" for rank in range(4)])
+        self.assertEqual([struct.unpack("ii", value)[1] for value in values], [101, 101, 102, 101])
+
+    def test_absent_ranks_come_to_a_barrier(self):
+        one = store()
+        self.assertEqual(one.add("tp//CUDASymmetricMemory/6/num_members", 1), 3)
+        self.assertEqual(one.add("tp//CUDASymmetricMemory/6/num_members", 1), 4)
+        self.assertEqual(one.add("tp/others", 1), 1)
+
+    def test_a_rank_that_runs_is_waited_for(self):
+        one = store()
+        one.set("tp//CUDASymmetricMemory/5/1", b"1")
+        one.set_timeout(types.SimpleNamespace(total_seconds=lambda: 0.05))
+        with self.assertRaises(DistStoreError):
+            one.get("tp//CUDASymmetricMemory/5/2")
+
+
+if __name__ == "__main__":
+    unittest.main()
