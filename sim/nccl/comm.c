@@ -53,9 +53,54 @@ static int comm_pid(const struct nccl_comm *comm, int rank)
     return nccl_room_pid(comm->room, nccl_seat(comm, rank));
 }
 
+/* What threads of this process wait for now, the last that began first. */
+struct comm_wait {
+    struct comm_wait *next;
+    const struct nccl_comm *comm;
+    int peer;
+    const char *what;
+};
+static struct comm_wait *comm_waits;
+static pthread_mutex_t comm_waits_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void comm_wait_begin(struct comm_wait *wait)
+{
+    pthread_mutex_lock(&comm_waits_lock);
+    wait->next = comm_waits;
+    comm_waits = wait;
+    pthread_mutex_unlock(&comm_waits_lock);
+}
+
+static void comm_wait_end(struct comm_wait *wait)
+{
+    struct comm_wait **at = &comm_waits;
+    pthread_mutex_lock(&comm_waits_lock);
+    while (*at && *at != wait)
+        at = &(*at)->next;
+    if (*at)
+        *at = wait->next;
+    pthread_mutex_unlock(&comm_waits_lock);
+}
+
+/* For sim/python: in words, what this process has waited for longest, by ranks of the job where these are known.  0: nothing. */
+NCCL_EXPORT int sim_nccl_waits(char *text, size_t bytes);
+NCCL_EXPORT int sim_nccl_waits(char *text, size_t bytes)
+{
+    pthread_mutex_lock(&comm_waits_lock);
+    const struct comm_wait *wait = comm_waits;
+    while (wait && wait->next)
+        wait = wait->next;
+    if (wait)
+        snprintf(text, bytes, "rank %d in %s", wait->comm->world ? wait->comm->world[wait->peer] : wait->peer,
+                 wait->what);
+    pthread_mutex_unlock(&comm_waits_lock);
+    return wait != NULL;
+}
+
 bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
                     void *data)
 {
+    struct comm_wait wait = {.comm = comm, .peer = peer, .what = what};
     double start = comm_clock(), limit = comm_limit();
     bool said = limit <= COMM_SAY_SECONDS, slept = false, done = false;
     while (!done) {
@@ -82,13 +127,17 @@ bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*r
             fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d has waited %d s for rank %d (PID %d) in %s\n",
                     comm->rank, comm->ranks, COMM_SAY_SECONDS, peer, comm_pid(comm, peer), what);
         }
-        if (!slept)
+        if (!slept) {
+            comm_wait_begin(&wait);
             nccl_driver()->sim_host_waits(1);
+        }
         slept = true;
         nccl_room_sleep(comm->room, nccl_seat(comm, comm->rank), bell);
     }
-    if (slept)
+    if (slept) {
         nccl_driver()->sim_host_waits(0);
+        comm_wait_end(&wait);
+    }
     return done;
 }
 

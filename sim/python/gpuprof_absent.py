@@ -7,8 +7,8 @@ module answers for them in the rest: PyTorch's stores, the barriers behind init_
 of Gloo, and the functions that send objects.  sitecustomize loads it, and calls distributed().
 
 GPUPROF_SIM_STORE is the port of this machine at which the lowest rank that runs serves the others.  GPUPROF_SIM_PEERS is
-a file, of messages to absent ranks and from them; GPUPROF_SIM_WAITS one of ranks that have not moved for a while;
-GPUPROF_SIM_SAYS one of reasons why ranks end.
+a file, of messages to absent ranks and from them; GPUPROF_SIM_WAITS one of ranks that have not moved for a while, and of
+what they wait for; GPUPROF_SIM_SAYS one of reasons why ranks end.
 """
 import atexit
 import ctypes
@@ -25,6 +25,7 @@ import weakref
 
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
 _SECONDS_IDLE = 25  # until a rank says where it stands
+_SECONDS_POLLING = 0.2  # of processor time in these, by threads that look again and again
 _SECONDS_LAST = 60  # that the rank that serves the others waits for them at its end
 _SYMMETRIC = re.compile(r"SymmetricMemory/[^/]+/[^/]+$")  # /NUMBER/RANK, of torch.distributed._symmetric_memory
 _ID = re.compile(r"(?:nccl_storekey_\d+(?:_(\d+))?|UniqueNCCLID:(\d+)|\d+|(\d+):(\d+))$")
@@ -131,6 +132,7 @@ def _tell_id(value, ranks):
 _lock = threading.Lock()
 _base = None
 _stores = []
+_waits = []  # the keys that are waited for
 
 
 def _make_base(c):
@@ -301,8 +303,9 @@ def _store_class(c):
                 self._await_present(missing, timeout)
 
         def _await_present(self, missing, timeout):
-            start, alone, counted = time.monotonic(), None, False
+            start, alone, counted, waited = time.monotonic(), None, False, missing[0]
             limit = timeout.total_seconds() if timeout else 300
+            _waits.append(waited)
             try:
                 while missing:
                     now = time.monotonic()
@@ -325,9 +328,10 @@ def _store_class(c):
                             f"absent rank would set: of this job ranks {_name(PRESENT)} run.  Run the rank that sets it "
                             "too (--ranks)."
                         )
-                    time.sleep(0.002 if now - start < 1 else 0.05)
+                    time.sleep(0.002 if now - start < 1 else min((now - start) / 20, 0.5))
                     missing = [key for key in missing if not self.check([key])]
             finally:
+                _waits.remove(waited)
                 if counted:
                     self._store.add("gpuprof/waiting", -1)
 
@@ -663,13 +667,21 @@ def stages(module):
 # ---- ranks that do not move ------------------------------------------------------------------------------------------
 
 
+def _waited_for():
+    """In words: the call of NCCL and the rank, or the key of the store; nothing if it is neither."""
+    text, tell = ctypes.create_string_buffer(200), _nccl("sim_nccl_waits")
+    if tell and tell(text, ctypes.c_size_t(len(text))):
+        return text.value.decode(errors="replace")
+    return f"the key '{_waits[-1]}', which no rank has set" if _waits else ""
+
+
 def _watch(thread):
     """Says where the program stands if its process has used no time for a while; the command decides what follows."""
     before, since = time.process_time(), time.monotonic()
     while True:
         time.sleep(1)
         now, used = time.monotonic(), time.process_time()
-        if used - before > 0.05:
+        if used - before > _SECONDS_POLLING:
             before, since = used, now
         if now - since < _SECONDS_IDLE:
             continue
@@ -679,7 +691,8 @@ def _watch(thread):
             code = frame.f_code
             frames.append(f"{code.co_filename}:{frame.f_lineno}:{code.co_name}")
             frame = frame.f_back
-        _append("GPUPROF_SIM_WAITS", "\t".join([str(_own), *(text.replace("\t", " ") for text in frames)]))
+        texts = [_waited_for(), *frames]
+        _append("GPUPROF_SIM_WAITS", "\t".join([str(_own), *(text.replace("\t", " ") for text in texts)]))
 
 
 def launcher(module):

@@ -9,7 +9,9 @@
 
 static void (*tell_group)(const int *, int);
 static void (*tell_id)(const unique_id *, const int *, int);
+static int (*waits)(char *, size_t);
 static char peers[4096];
+static int gate[2]; /* a pipe from rank 0 to the other one */
 
 static long used(void)
 {
@@ -76,6 +78,25 @@ static void messages(struct rank *r)
     CHECK(got(r, 200) == 4 && got(r, OTHER) == 4);
 }
 
+/* Rank 0 says what it waits for, by the other's rank in the job, until that one has sent. */
+static void waiting(struct rank *r)
+{
+    char text[64] = "", go = 0;
+    if (r->rank) {
+        CHECK_EQ(read(gate[0], &go, 1), 1);
+        CHECK_EQ(nccl.Send(r->from, 1, FLOAT32, 0, r->comm, r->stream), 0);
+        return;
+    }
+    CHECK_EQ(waits(text, sizeof text), 0);
+    CHECK_EQ(nccl.Recv(r->to, 1, FLOAT32, OTHER, r->comm, r->stream), 0);
+    for (int i = 0; i < 5000 && !waits(text, sizeof text); i++)
+        usleep(2000);
+    CHECK(strcmp(text, "rank 9 in ncclRecv") == 0);
+    CHECK_EQ(write(gate[1], &go, 1), 1);
+    CHECK_OK(cuStreamSynchronize(r->stream));
+    CHECK_EQ(waits(text, sizeof text), 0);
+}
+
 /* Groups that Python announces: by an id, and by what is split next. */
 static void groups(struct rank *r)
 {
@@ -133,6 +154,7 @@ static void rank(int own, const unique_id *id)
     CHECK_EQ(used() - before, 134); /* of 512 ranks on 64 nodes */
     collectives(&r);
     messages(&r);
+    waiting(&r);
     groups(&r);
     exit(check_failed || !check_passed);
 }
@@ -148,8 +170,10 @@ int main(void)
         *(void **)&tell_group = dlsym(library, "sim_nccl_group");
     if (library)
         *(void **)&tell_id = dlsym(library, "sim_nccl_id");
-    CHECK(tell_group && tell_id);
-    if (!tell_group || !tell_id)
+    if (library)
+        *(void **)&waits = dlsym(library, "sim_nccl_waits");
+    CHECK(tell_group && tell_id && waits && pipe(gate) == 0);
+    if (!tell_group || !tell_id || !waits)
         return check_done();
     snprintf(peers, sizeof peers, "%s/nccl-peers", getenv("SIM_SELFTEST_DIR") ? getenv("SIM_SELFTEST_DIR") : "/tmp");
     unlink(peers);

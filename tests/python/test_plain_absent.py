@@ -3,6 +3,7 @@
 import os
 import struct
 import sys
+import tempfile
 import types
 import unittest
 
@@ -65,6 +66,22 @@ class Symmetric(unittest.TestCase):
         one.set_timeout(types.SimpleNamespace(total_seconds=lambda: 0.05))
         with self.assertRaises(DistStoreError):
             one.get("tp//CUDASymmetricMemory/5/2")
+        self.assertEqual(gpuprof_absent._waits, [])
+
+
+class Standing(unittest.TestCase):
+    def test_a_rank_that_stands_says_for_which_key(self):
+        one, limit = store(), types.SimpleNamespace(total_seconds=lambda: 3)
+        with tempfile.NamedTemporaryFile("r") as file:
+            os.environ["GPUPROF_SIM_WAITS"] = file.name
+            gpuprof_absent._SECONDS_IDLE = 1
+            thread = gpuprof_absent.threading
+            thread.Thread(target=gpuprof_absent._watch, args=(thread.main_thread().ident,), daemon=True).start()
+            with self.assertRaises(DistStoreError):
+                one.wait(["tp/never"], limit)
+            rank, what, *frames = file.readline().split("\t")
+        self.assertEqual((rank, what), ("1", "the key 'tp/never', which no rank has set"))
+        self.assertTrue(any("test_plain_absent.py" in frame for frame in frames), frames)
 
 
 if __name__ == "__main__":

@@ -269,10 +269,11 @@ static double idle_used(bool *busy)
     return sum;
 }
 
-/* The innermost line that is not of Python's library or of a package. */
+/* The innermost line that is not of Python's library or of a package, and what the rank waits for, if that is known. */
 static void idle_place(char *line, char *out, size_t bytes)
 {
-    char *rank = strsep(&line, "\t"), *first = line, *frame, *found = NULL;
+    const char *rank = strsep(&line, "\t"), *what = strsep(&line, "\t"), *first = line;
+    char *frame, *found = NULL;
     if (!first)
         return;
     while ((frame = strsep(&line, "\t")))
@@ -280,7 +281,8 @@ static void idle_place(char *line, char *out, size_t bytes)
             !strstr(frame, "gpuprof_absent"))
             found = frame;
     char text[400];
-    snprintf(text, sizeof(text), "rank %s stands at %s", rank, found ? found : first);
+    snprintf(text, sizeof(text), "rank %s stands at %s%s%s", rank, found ? found : first,
+             *what ? ", and waits for " : "", what);
     gp_text_clean(out, bytes, text, strlen(text));
 }
 
