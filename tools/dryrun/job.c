@@ -253,8 +253,12 @@ static bool job_grown(struct gp_dryrun_job *job, const char *folder)
     snprintf(peers, sizeof(peers), "%s/peers", folder);
     if (!job->world || !gp_world_grow(job->world, peers))
         return false;
-    fprintf(stderr, "gpuprof: dryrun: a rank that runs sends to one that is absent: %u ranks run now\n",
-            job->world->count);
+    char *ranks = gp_world_list(job->world->ranks, job->world->count);
+    fprintf(stderr,
+            "gpuprof: dryrun: a rank that runs sends to one that is absent: the run begins again with %u ranks "
+            "(--ranks=%s begins with them)\n",
+            job->world->count, ranks ? ranks : "LIST");
+    free(ranks);
     gp_dryrun_folder_remove(folder);
     job->runs--;
     return true;

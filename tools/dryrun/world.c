@@ -48,6 +48,19 @@ static bool world_add(struct gp_world *world, int64_t rank)
     return true;
 }
 
+char *gp_world_list(const int32_t *ranks, uint32_t count)
+{
+    char *text = malloc((size_t)count * 12 + 1);
+    size_t at = 0;
+    for (uint32_t i = 0, last; text && i < count; i = last + 1) {
+        last = i;
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1)
+            last++;
+        at += (size_t)sprintf(text + at, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", ranks[i], ranks[last]);
+    }
+    return text;
+}
+
 /* "0,8-15" */
 static int world_list(struct gp_world *world, const char *text)
 {

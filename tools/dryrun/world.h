@@ -34,6 +34,8 @@ struct gp_world {
 /* Reads the options; launcher.argv or argv is the program.  GP_EXIT_OK, or an exit status after a message. */
 int gp_world_begin(struct gp_world *world, int64_t size, int64_t local, const char *ranks, int64_t jobs, char **argv);
 void gp_world_end(struct gp_world *world);
+/* The ranks as --ranks takes them: "0,8-15"; to be freed.  NULL: out of memory. */
+char *gp_world_list(const int32_t *ranks, uint32_t count);
 /* Starts the ranks, waits for them, and ends them all if one fails or none moves: called in a process of its own.  Returns the
  * status of the first that failed, or 0. */
 int gp_world_run(void *world);

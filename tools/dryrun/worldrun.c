@@ -160,20 +160,12 @@ static int ranks_port(void)
     return port;
 }
 
-/* "0,8-15" for the simulated GPU, if not all are there. */
+/* For the simulated GPU, if not all are there. */
 static bool ranks_present(const struct ranks_work *w)
 {
-    char *text = malloc((size_t)w->count * 12 + 1);
-    size_t at = 0;
+    char *text = gp_world_list(w->ranks, w->count);
     if (!text)
         return false;
-    for (uint32_t i = 0; i < w->count;) {
-        uint32_t last = i;
-        while (last + 1 < w->count && w->ranks[last + 1] == w->ranks[last] + 1)
-            last++;
-        at += (size_t)sprintf(text + at, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", w->ranks[i], w->ranks[last]);
-        i = last + 1;
-    }
     bool ok =
         w->count < w->world->size ? setenv("GPUPROF_SIM_RANKS", text, 1) == 0 : unsetenv("GPUPROF_SIM_RANKS") == 0;
     free(text);
