@@ -46,7 +46,7 @@ END
 export HF_HOME=$work/cache HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 OMP_NUM_THREADS=1 TORCHINDUCTOR_COMPILE_THREADS=1
 export PYTHONPATH=$work${PYTHONPATH:+:$PYTHONPATH}
 passed=0 failed=0
-while read -r name model world ranks batch tensor schedule compile float8 published limit; do
+while read -r name model world ranks batch tensor schedule compile float8 async published limit; do
     [[ $name != \#* && -n $name ]] || continue
     [ $# = 0 ] || [[ " $* " = *" $name "* ]] || continue
     pipeline=1 activations="mode = 'full'"
@@ -60,9 +60,10 @@ while read -r name model world ranks batch tensor schedule compile float8 publis
         -e "s/^compile = .*/compile = $compile/" -e "s/^tensor_parallel_degree = .*/tensor_parallel_degree = $tensor/" \
         -e '/^enable_async_tensor_parallel/d' -e '/^enable_fsdp_float8/d' -e '/^precompute_float8/d' -e "s/^mode = .*/$activations/" \
         -e "s/^enable_float8_linear = .*/enable_float8_linear = $float8\nenable_fsdp_float8_all_gather = $float8\nprecompute_float8_dynamic_scale_for_fsdp = $float8/" \
+        -e "s/^\[experimental\]/&\nenable_async_tensor_parallel = $async/" \
         -e "s/^pipeline_parallel_degree = .*/pipeline_parallel_degree = $pipeline\npipeline_parallel_schedule = \"${schedule/-/1F1B}\"/" \
         "train_configs/llama3_$model.toml" >train.toml
-    timeout -k 10 900 "$build/bin/gpuprof" dryrun --json --gpu=h200 --world="$world" --ranks="$ranks" -- "$root/bin/python3" train.py \
+    timeout -k 10 2400 "$build/bin/gpuprof" dryrun --json --gpu=h200 --world="$world" --ranks="$ranks" -- "$root/bin/python3" train.py \
         --job.config_file train.toml >json 2>error </dev/null
     status=$?
     if [ $status = 0 ] && python3 "$own/compare.py" "$published" "$limit" >out 2>&1; then
