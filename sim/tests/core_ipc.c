@@ -71,6 +71,12 @@ int main(void)
     CHECK_OK(cuIpcGetMemHandle(&message.small[1], small[1]));
     CHECK(memcmp(&message.small[0], &message.small[1], sizeof message.handle) == 0);
     CHECK_EQ(cuIpcOpenMemHandle(&managed, message.handle, 0), CUDA_ERROR_INVALID_CONTEXT);
+    setenv("GPUPROF_SIM_RANKS", "0", 1); /* some ranks of the job are absent */
+    CHECK_OK(cuIpcOpenMemHandle(&managed, message.handle, 0));
+    unsetenv("GPUPROF_SIM_RANKS");
+    CHECK_OK(cuMemcpyDtoH(&seen, managed + 12, sizeof seen));
+    CHECK_EQ(seen, 1234);
+    CHECK_OK(cuIpcCloseMemHandle(managed));
     CHECK_OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQ(cuIpcGetMemHandle(&message.small[0], managed), CUDA_ERROR_INVALID_VALUE);
     CUevent own, shared;

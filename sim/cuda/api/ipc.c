@@ -107,8 +107,9 @@ static CUresult sim_ipc_open(CUdeviceptr *out, const CUipcMemHandle *opaque, uns
     memcpy(&handle, opaque, sizeof handle);
     if (!out || handle.magic != SIM_IPC_MAGIC || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (handle.pid == getpid())
-        return CUDA_ERROR_INVALID_CONTEXT; /* the exporter itself may not open it */
+    /* The exporter itself may not open it.  Where ranks of the job are absent, it has their handles from itself. */
+    if (handle.pid == getpid() && !secure_getenv("GPUPROF_SIM_RANKS"))
+        return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_memory *memory = sim_import_find(context, &handle);
     if (!memory)
         return sim_import_new(context, &handle, out);
