@@ -286,6 +286,16 @@ def _serving(module):
     gpuprof_serving.listen(module)
 
 
+def _absent_serving(module):
+    if os.environ.get("GPUPROF_SIM_RANKS"):
+        import gpuprof_absent
+
+        if gpuprof_absent.PRESENT is not None:
+            import gpuprof_absent_serving
+
+            getattr(gpuprof_absent_serving, module.__name__.rpartition(".")[2])(module)
+
+
 _noted = set()
 
 
@@ -305,6 +315,9 @@ def _note(library, text):
 _BEFORE = {"torch": _contents}
 _CHANGES = {
     "jax._src.hardware_utils": _jax_hardware,
+    "sglang.srt.distributed.device_communicators.pynccl": _absent_serving,
+    "sglang.srt.distributed.device_communicators.shm_broadcast": _absent_serving,
+    "sglang.srt.distributed.parallel_state": _absent_serving,
     "sglang.srt.managers.scheduler": _serving,
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
@@ -318,7 +331,12 @@ _CHANGES = {
     "trl.trainer.distillation_trainer": functools.partial(_completions, "DistillationTrainer"),
     "trl.trainer.grpo_trainer": functools.partial(_completions, "GRPOTrainer"),
     "trl.trainer.rloo_trainer": functools.partial(_completions, "RLOOTrainer"),
+    "vllm.distributed.device_communicators.pynccl": _absent_serving,
+    "vllm.distributed.device_communicators.shm_broadcast": _absent_serving,
+    "vllm.distributed.parallel_state": _absent_serving,
     "vllm.logger": _serving,
+    "vllm.v1.executor.abstract": _absent_serving,
+    "vllm.v1.executor.uniproc_executor": _absent_serving,
     "vllm.v1.worker.gpu.async_utils": _vllm_output,
     "vllm.v1.worker.gpu.model_runner": _vllm_runner,
 }
