@@ -44,6 +44,9 @@ MODELS = {
                   "num_attention_heads": 40},
     "qwen3-32b": {**QWEN3, "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64,
                   "num_attention_heads": 64},
+    "qwq-32b": {**QWEN3, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 5120,
+                "intermediate_size": 27648, "num_hidden_layers": 64, "num_attention_heads": 40, "vocab_size": 152064,
+                "max_position_embeddings": 131072},
 }
 
 

@@ -3,6 +3,7 @@
 
 start-sglang.py FOLDER MODEL OPTIONS: writes the model's sizes into FOLDER; OPTIONS are SGLang's server arguments, as JSON.
 The cache is made before graphs are captured, and the share of the memory that it may have is chosen before they are left out.
+As a rank of a job (RANK), it starts the scheduler of that rank alone, as on the nodes of a server where each has one GPU.
 """
 import json
 import os
@@ -21,6 +22,9 @@ def main():
     options.update(model_path=folder, load_format="dummy", skip_tokenizer_init=True)
     chosen = ServerArgs(**options)
     chosen.resolve_once()
+    if "RANK" in os.environ:
+        options.update(nnodes=int(os.environ["WORLD_SIZE"]), node_rank=int(os.environ["RANK"]),
+                       dist_init_addr=f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
     chosen = {name: chosen.resolved_dict()[name] for name in ("mem_fraction_static", "page_size", "chunked_prefill_size")}
     print("chosen", chosen, flush=True)
     # Triton's kernels are compiled when they run; those of FlashInfer and of other backends before.
