@@ -35,6 +35,19 @@ QWEN3 = {
     "torch_dtype": "bfloat16",
 }
 
+QWEN3_MOE = {
+    **QWEN3,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_key_value_heads": 4,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+}
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
 MODELS = {
     "llama-3.1-8b": LLAMA,
     "qwen3-reranker-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
@@ -44,6 +57,10 @@ MODELS = {
                   "num_attention_heads": 40},
     "qwen3-32b": {**QWEN3, "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64,
                   "num_attention_heads": 64},
+    "qwen3-235b-a22b-fp8": {**QWEN3_MOE, "moe_intermediate_size": 1536, "num_hidden_layers": 94,
+                            "num_attention_heads": 64,
+                            "quantization_config": {**FP8, "modules_to_not_convert": [
+                                "lm_head", *(f"model.layers.{layer}.mlp.gate" for layer in range(94))]}},
     "qwq-32b": {**QWEN3, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 5120,
                 "intermediate_size": 27648, "num_hidden_layers": 64, "num_attention_heads": 40, "vocab_size": 152064,
                 "max_position_embeddings": 131072},
