@@ -98,6 +98,31 @@ Test(dryrun, changes_are_run_and_sorted)
     SAYS("fits t4 with: checkpoint Block + chunks");
 }
 
+/* A run with a change that a signal ends, as PyTorch's threads may end it, is made once more, and that is said. */
+Test(dryrun, a_change_whose_run_a_signal_ends)
+{
+    char path[160], arguments[320], text[4096], once[160];
+    snprintf(path, sizeof(path), "%s/changeable", folder);
+    snprintf(once, sizeof(once), "%s/once", folder);
+    left[0] = "changeable", left[1] = "once";
+    snprintf(text, sizeof(text),
+             "f() { printf '%%s\t%%s\t%%s\t%%s\n' \"$@\" >>\"$GPUPROF_SIM_TRY_FOUND\"; }; f torch torch '' ''\n"
+             "case $GPUPROF_SIM_TRY in\n"
+             "'') f can loss loss=8 chunks;;\n"
+             "loss=8) f did loss loss=8 ''; [ -e %s ] || { : >%s; kill -ABRT $$; };;\n"
+             "esac\n"
+             "exec %s mib=64\n",
+             once, once, path_program("job"));
+    write_file(path, text);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --try --json -- sh %s", path);
+    json_t *top = dryrun_json(arguments, 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "tried")), 1);
+    cr_expect_str_eq(tried_text(top, 0, "status"), "ok");
+    cr_expect_str_eq(tried_text(top, 0, "note"), "signal 6 ended the first run with it; this is of the second");
+    json_decref(top);
+    cr_expect(strstr(said.err, "signal 6 ended CMD with this change, and not without it: it runs once more with it"));
+}
+
 /* The document in a page of at most 1 MiB. */
 static json_t *page_document(const char *path)
 {

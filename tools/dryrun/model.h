@@ -169,6 +169,7 @@ struct gp_dryrun_change { /* what --try has tried */
     char spec[512];       /* what the run was told: items "NAME=HOW", with ';' between them; "": it was not run */
     char text[200];       /* for people */
     char why[200];        /* unless it ran */
+    char note[200];       /* what else is to know of its run; "": nothing */
     enum gp_dryrun_change_status status;
     enum gp_dryrun_verdict verdict;
     int64_t needed_bytes, allocated_bytes; /* of the process that needs most; -1: not known */

@@ -203,23 +203,38 @@ static double try_kernels(const struct gp_dryrun_run *before, const struct gp_dr
     return (double)after->kernels / (double)before->kernels;
 }
 
+/* Runs CMD with the change, and once more if a signal ended it: PyTorch's threads may do so at its exit, when they come
+ * late. */
+static int try_run(struct try_work *w, struct gp_dryrun_change *change, struct gp_dryrun_gpu *gpu,
+                   gp_dryrun_try_run *run, void *data)
+{
+    const uint32_t base = gpu->run;
+    gpu->verdict = GP_DRYRUN_FAILED;
+    gpu->needed_bytes = gpu->smallest_bytes = -1;
+    gpu->failed = GP_REC_NONE;
+    int rc = run(data, change->spec, gpu);
+    const struct gp_dryrun_run *before = &w->answer->runs[base], *after = &w->answer->runs[gpu->run];
+    if (rc || after->status <= 128 || before->status || after->ended)
+        return rc;
+    const int number = after->status - 128;
+    fprintf(stderr,
+            "gpuprof: dryrun: signal %d ended CMD with this change, and not without it: it runs once more with it\n",
+            number);
+    rc = run(data, change->spec, gpu);
+    if (!rc && !w->answer->runs[gpu->run].status)
+        snprintf(change->note, sizeof(change->note), "signal %d ended the first run with it; this is of the second",
+                 number);
+    return rc;
+}
+
 static int try_one(struct try_work *w, struct gp_dryrun_change *change, gp_dryrun_try_run *run, void *data)
 {
     struct gp_dryrun_gpu gpu = w->answer->gpus[0];
     const uint32_t base = gpu.run;
-    gpu.verdict = GP_DRYRUN_FAILED;
-    gpu.needed_bytes = gpu.smallest_bytes = -1;
-    gpu.failed = GP_REC_NONE;
-    const struct gp_dryrun_run *before, *after;
-    int rc;
-    unsigned again = 1; /* PyTorch's threads may end a process by a signal at its exit, when they come late */
-    do {
-        rc = run(data, change->spec, &gpu);
-        if (rc)
-            return rc;
-        before = &w->answer->runs[base];
-        after = &w->answer->runs[gpu.run];
-    } while (after->status > 128 && !before->status && !after->ended && again--);
+    int rc = try_run(w, change, &gpu, run, data);
+    if (rc)
+        return rc;
+    const struct gp_dryrun_run *before = &w->answer->runs[base], *after = &w->answer->runs[gpu.run];
     const struct gp_need *need = gp_dryrun_worst(after);
     bool failed = gp_dryrun_failed(after) && !(before->status && before->status == after->status);
     change->verdict = gpu.verdict;

@@ -130,6 +130,11 @@ static void try_row(const struct gp_text_page *page, const struct gp_dryrun_answ
     if (answer->gpus[0].verdict != GP_DRYRUN_FITS)
         fputs(change->verdict == GP_DRYRUN_FITS ? ": fits" : "", page->out);
     fputc('\n', page->out);
+    if (change->note[0]) {
+        fprintf(page->out, "  %34s ", "");
+        gp_text_phrases(page, change->note, 37);
+        fputc('\n', page->out);
+    }
 }
 
 static void try_text_rows(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
@@ -171,13 +176,14 @@ json_t *gp_changes_json(const struct gp_dryrun_answer *answer)
         json_t *cost = change->kernels > 0 ? json_real((change->kernels - 1) * 100) : json_null();
         json_array_append_new(
             rows,
-            json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:{s:o},s:s,s:o,s:o}", "change", change->text, "name", change->name,
-                      "spec", change->spec, "status", status[change->status], "needed_bytes",
+            json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:{s:o},s:s,s:o,s:o,s:o}", "change", change->text, "name",
+                      change->name, "spec", change->spec, "status", status[change->status], "needed_bytes",
                       gp_json_known(change->needed_bytes), "saved_bytes",
                       ran ? json_integer(answer->gpus[0].needed_bytes - change->needed_bytes) : json_null(),
                       "allocated_peak_bytes", gp_json_known(change->allocated_bytes), "cost", "kernels_percent", cost,
                       "how", "run", "fits", ran ? json_boolean(change->verdict == GP_DRYRUN_FITS) : json_null(), "why",
-                      ran ? json_null() : gp_json_text(change->why)));
+                      ran ? json_null() : gp_json_text(change->why), "note",
+                      change->note[0] ? gp_json_text(change->note) : json_null()));
     }
     return rows;
 }
