@@ -245,8 +245,13 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
         question.allocator = result.rows[0].allocator;
         question.conf = GP_NEED_GROWABLE;
         rc = gp_fit_judge(flow, d, &question, &growable);
-        if (!rc)
+        if (!rc) {
             need->growable_bytes = need->needed_bytes + (int64_t)growable.rows[0].peak_bytes - replayed;
+            /* What a setting of the allocator can spare is not needed at least. */
+            GP_LOWER(need->least_bytes, (int64_t)growable.least_bytes);
+            GP_LOWER(need->least_bytes, need->growable_bytes - context);
+            need_whole(need, context, threads);
+        }
         gp_fit_result_fini(&growable);
     }
     gp_fit_result_fini(&result);
