@@ -19,6 +19,7 @@ import threading
 BIG = 16 << 20  # bytes: logits below do not matter
 CLASSES = 3  # repeated classes that are tried one by one
 CHUNKS = 8  # of the loss
+SPLIT = 128  # MiB: larger blocks are not split, with the setting that is tried
 
 _CHANGES = [item.partition("=")[::2] for item in os.environ.get("GPUPROF_SIM_TRY", "").split(";") if item]
 _HOW = dict(_CHANGES)
@@ -65,9 +66,22 @@ def _before_torch():
     _did("allocator")
 
 
-def _look_at_allocator():
+def _largest_segment(torch):
+    """In bytes, of all that the program had; without limit if some are gone."""
+    if torch.cuda.memory_stats().get("num_device_free", 1):
+        return float("inf")
+    return max((segment["total_size"] for segment in torch.cuda.memory_snapshot()), default=0)
+
+
+def _look_at_allocator(torch):
     own = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    for setting in "expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8":
+    settings = ["expandable_segments:True"]
+    if _largest_segment(torch) > SPLIT << 20:
+        settings.append(f"max_split_size_mb:{SPLIT}")
+    # The threshold is a part of what a program allows itself; without such a limit PyTorch does not look at it.
+    if getattr(torch.cuda.memory, "get_per_process_memory_fraction", lambda: 0)() < 1:
+        settings.append("garbage_collection_threshold:0.8")
+    for setting in settings:
         if setting not in own.split(","):
             _say("can", "allocator", f"allocator={setting}", f"PYTORCH_CUDA_ALLOC_CONF={setting}")
 
@@ -440,7 +454,7 @@ def _look():
 def _at_exit():
     torch = sys.modules.get("torch")
     if _looks() and torch and torch.cuda.is_initialized():  # not a process that only compiles
-        _look_at_allocator()
+        _look_at_allocator(torch)
         if not _backward.seen:
             for name in "checkpoint", "loss", "offload":
                 _say("cannot", name, "", "CMD has no backward pass")
