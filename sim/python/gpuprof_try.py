@@ -328,6 +328,12 @@ def _look_at_optimizer(optimizer):
         _say("can", "optimizer", "optimizer=single", f"{cls.__name__}(foreach=False)")
     if cls.__name__ not in ("Adam", "AdamW"):
         return
+    dtypes = {str(p.dtype).rpartition(".")[2] for group in optimizer.param_groups for p in group["params"]}
+    if "float32" in dtypes:
+        _say("can", "optimizer", "optimizer=bf16", f"{cls.__name__} with state in bfloat16 (one parameter at a time)")
+    else:
+        why = f"{cls.__name__} with state in bfloat16: its state is {', '.join(sorted(dtypes))} already"
+        _say("cannot", "optimizer", "", why)
     import importlib.util
 
     if importlib.util.find_spec("bitsandbytes"):
@@ -349,6 +355,50 @@ def _eight_bits(cls):
     cls.__new__ = new
 
 
+def _half_state(cls):
+    """A step that keeps the moments in bfloat16, and computes in the type of the parameters, one after the other."""
+
+    def step(self, closure=None):
+        import torch
+
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        _half_step(torch, self, group, parameter)
+        _did("optimizer")
+        return loss
+
+    cls.step = step
+
+
+def _half_step(torch, optimizer, group, p):
+    state, (beta1, beta2), rate, decay = optimizer.state[p], group["betas"], group["lr"], group["weight_decay"]
+    names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+    if not state:
+        state["step"] = 0
+        state.update({name: torch.zeros_like(p, dtype=torch.bfloat16) for name in names})
+    state["step"] += 1
+    grad = -p.grad if group["maximize"] else p.grad
+    if decay and type(optimizer).__name__ == "AdamW":
+        p.mul_(1 - rate * decay)
+    elif decay:
+        grad = grad.add(p, alpha=decay)
+    mean = state["exp_avg"].to(p.dtype).lerp_(grad, 1 - beta1)
+    state["exp_avg"].copy_(mean)
+    square = state["exp_avg_sq"].to(p.dtype).mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    state["exp_avg_sq"].copy_(square)
+    if group["amsgrad"]:
+        square = torch.maximum(square, state["max_exp_avg_sq"].to(p.dtype))
+        state["max_exp_avg_sq"].copy_(square)
+    square.sqrt_().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
+    p.sub_(mean.div_(square).mul_(rate / (1 - beta1 ** state["step"])))
+
+
 def _set(cls, how):
     init = cls.__init__
 
@@ -366,6 +416,8 @@ def _optimizers(module):
     for name in _FUSED if how == "fused" else ("Adam", "AdamW") if how else ():
         if how == "8bit":
             _eight_bits(getattr(module, name))
+        elif how == "bf16":
+            _half_state(getattr(module, name))
         else:
             _set(getattr(module, name), how)
     if how == "single":

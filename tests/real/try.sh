@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 program=tests/real/try/gpt.py
-[ $# -gt 0 ] || set -- checkpoint half loss fused single 8bit
+[ $# -gt 0 ] || set -- checkpoint half loss fused single 8bit bf16
 timeout -k 10 1500 "$build/bin/gpuprof" dryrun --gpu=rtx-4090 --json --try -- "$root/bin/python3" $program \
     >"$work/tried.json" 2>"$work/tried.err" </dev/null || { tail -n 5 "$work/tried.err"; echo "0 passed, 1 failed"; exit 1; }
 for how; do

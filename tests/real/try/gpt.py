@@ -64,8 +64,33 @@ def optimizer_of(parameters):
         import bitsandbytes
 
         return bitsandbytes.optim.AdamW8bit(parameters, lr=1e-3)
+    if how == "bf16":
+        return HalfState(parameters, lr=1e-3)
     options = {"fused": True} if how == "fused" else {"foreach": False} if how == "single" else {}
     return torch.optim.AdamW(parameters, lr=1e-3, **options)
+
+
+class HalfState(torch.optim.AdamW):
+    """Its moments are kept in bfloat16."""
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), rate = group["betas"], group["lr"]
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                    state["mean"] = torch.zeros_like(p, dtype=torch.bfloat16)
+                    state["square"] = torch.zeros_like(p, dtype=torch.bfloat16)
+                state["step"] += 1
+                p.mul_(1 - rate * group["weight_decay"])
+                mean = state["mean"].float().lerp_(p.grad, 1 - beta1)
+                square = state["square"].float().mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                state["mean"].copy_(mean)
+                state["square"].copy_(square)
+                square.sqrt_().div_((1 - beta2 ** state["step"]) ** 0.5).add_(group["eps"])
+                p.sub_(mean.div_(square).mul_(rate / (1 - beta1 ** state["step"])))
 
 
 model = Model().cuda()
