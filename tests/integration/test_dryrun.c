@@ -123,6 +123,26 @@ Test(dryrun, a_change_whose_run_a_signal_ends)
     cr_expect(strstr(said.err, "signal 6 ended CMD with this change, and not without it: it runs once more with it"));
 }
 
+/* A change with which CMD fails before it is made is no change that met nothing. */
+Test(dryrun, a_change_with_which_the_program_fails)
+{
+    char path[160], arguments[320], text[4096];
+    snprintf(path, sizeof(path), "%s/changeable", folder);
+    left[0] = "changeable";
+    snprintf(text, sizeof(text),
+             "f() { printf '%%s\t%%s\t%%s\t%%s\n' \"$@\" >>\"$GPUPROF_SIM_TRY_FOUND\"; }; f torch torch '' ''\n"
+             "case $GPUPROF_SIM_TRY in '') f can loss loss=8 chunks;; *) %s mib=8; exit 5;; esac\n"
+             "exec %s mib=64\n",
+             path_program("job"), path_program("job"));
+    write_file(path, text);
+    snprintf(arguments, sizeof(arguments), "--gpu=t4 --try --json -- sh %s", path);
+    json_t *top = dryrun_json(arguments, 0);
+    cr_assert_eq(json_array_size(json_object_get(top, "tried")), 1);
+    cr_expect_str_eq(tried_text(top, 0, "status"), "failed");
+    cr_expect_str_eq(tried_text(top, 0, "why"), "CMD failed with status 5 with this change");
+    json_decref(top);
+}
+
 /* The document in a page of at most 1 MiB. */
 static json_t *page_document(const char *path)
 {

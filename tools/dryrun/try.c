@@ -238,7 +238,7 @@ static int try_one(struct try_work *w, struct gp_dryrun_change *change, gp_dryru
     const struct gp_need *need = gp_dryrun_worst(after);
     bool failed = gp_dryrun_failed(after) && !(before->status && before->status == after->status);
     change->verdict = gpu.verdict;
-    if (!try_did(w, gpu.run, change))
+    if (!try_did(w, gpu.run, change) && !failed)
         return GP_EXIT_OK;
     change->status = failed || !need ? GP_CHANGE_FAILED : GP_CHANGE_RAN;
     if (change->status == GP_CHANGE_FAILED) {
