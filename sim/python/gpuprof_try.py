@@ -16,6 +16,8 @@ import os
 import sys
 import threading
 
+import gpuprof_outputs
+
 BIG = 16 << 20  # bytes: logits below do not matter
 CLASSES = 3  # repeated classes that are tried one by one
 CHUNKS = 8  # of the loss
@@ -156,7 +158,7 @@ def _look_at_classes(torch):
 
 
 class _Inside(threading.local):
-    checkpoint = False
+    checkpoint = call = False
 
 
 _inside = _Inside()
@@ -214,6 +216,35 @@ def _module(module):
 
     if "checkpoint" in _HOW:
         cls.__init__ = begin
+    if _looks() or "outputs" in _HOW:
+        cls.__call__ = _outermost(cls.__call__)
+
+
+def _outermost(own):
+    """The call of a module by the program itself, and not by another module."""
+
+    @functools.wraps(own)
+    def call(self, *args, **kwargs):
+        import torch
+
+        if torch.compiler.is_compiling() or _inside.call:
+            return own(self, *args, **kwargs)
+        _inside.call = True
+        try:
+            result = own(self, *args, **kwargs)
+        finally:
+            _inside.call = False
+        if _looks():
+            try:
+                gpuprof_outputs.returned(result, sys._getframe(1), torch)
+            except Exception as error:  # tensors of another kind; the program goes on as it is
+                _say("cannot", "outputs", "", f"a result of a module could not be looked at: {error}"[:160])
+        else:
+            gpuprof_outputs.move(result, sys._getframe(1), torch, _HOW["outputs"], lambda: _did("outputs"),
+                                 lambda why: _say("cannot", "outputs", "", why))
+        return result
+
+    return call
 
 
 def _pretrained(module):
@@ -484,7 +515,7 @@ def _backward(module):
                 _look()
             except Exception as error:  # the program goes on as it is
                 _say("cannot", "checkpoint", "", f"the modules of CMD could not be looked at: {error}")
-        return own(*args, **kwargs)
+        return gpuprof_outputs.backward(own, *args, **kwargs)
 
     if _looks():
         module.backward = call
@@ -506,6 +537,7 @@ def _look():
 def _at_exit():
     torch = sys.modules.get("torch")
     if _looks() and torch and torch.cuda.is_initialized():  # not a process that only compiles
+        gpuprof_outputs.found(_say)
         _look_at_allocator(torch)
         if not _backward.seen:
             for name in "checkpoint", "loss", "offload":
@@ -519,6 +551,7 @@ def changes():
     atexit.register(_at_exit)
     return _before_torch, {
         "torch.autograd": _backward,
+        **({"torch.autograd.graph": gpuprof_outputs.graph} if _looks() else {}),
         "torch.nn.functional": _functional,
         "torch.nn.modules.module": _module,
         "torch.optim": _optimizers,

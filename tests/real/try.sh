@@ -45,6 +45,15 @@ sys.exit(row["status"] != "ok" or not same)
 END
     then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED $how"; tail -n 3 "$work/hand.err"; fi
 done
+for graph in "" graph; do
+    words=("$root/bin/python3" tests/real/try/kept.py)
+    timeout -k 10 600 "$build/bin/gpuprof" dryrun --gpu=rtx-4090 --try=outputs -- "${words[@]}" x $graph \
+        >"$work/tried" 2>&1 </dev/null
+    hand=$("$build/bin/gpuprof" run --sim=gpu=rtx-4090,contents=none -- "${words[@]}" host $graph 2>&1 </dev/null | sed -n 's/^peak //p')
+    tried=$(sed -n 's/^peak //p' "$work/tried" | sed -n 2p)
+    echo "kept outputs${graph:+ with their graph}: PyTorch's peak by hand ${hand:-none}, with --try ${tried:-none}"
+    if [ -n "$hand" ] && [ "$hand" = "$tried" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+done
 for job in ${JOBS:-}; do
     timeout -k 10 1500 "$build/bin/gpuprof" dryrun --gpu=a100-40g --json --try=checkpoint -- "$root/bin/python3" tests/real/try/jobs.py \
         "$job" >"$work/tried.json" 2>"$work/tried.err" </dev/null

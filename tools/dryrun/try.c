@@ -23,7 +23,8 @@
 #define GP_TRY_BYTES (1u << 20) /* of the file that are read */
 #define GP_TRY_ALL   1ll << 62  /* kernels: no run has more */
 
-const char *const gp_dryrun_try_names[] = {"allocator", "checkpoint", "loss", "optimizer", "gradients", "offload", ""};
+const char *const gp_dryrun_try_names[] = {"allocator", "checkpoint", "loss",    "optimizer",
+                                           "gradients", "offload",    "outputs", ""};
 
 struct try_work {
     const struct gp_dryrun_job *job;
@@ -264,10 +265,12 @@ static int64_t try_saved(const struct try_work *w, const struct gp_dryrun_change
 /* Those of one kind spare the same bytes: together they save little more than the better one. */
 static unsigned try_kind(const struct gp_dryrun_change *change)
 {
-    static const char *const kinds[][2] = {{"checkpoint", "offload"}, {"optimizer", "gradients"}, {"loss", ""}};
+    static const char *const kinds[][3] = {
+        {"checkpoint", "offload", ""}, {"optimizer", "gradients", ""}, {"loss", "", ""}, {"outputs", "", ""}};
     for (unsigned i = 0; i < GP_COUNT(kinds); i++)
-        if (strcmp(change->name, kinds[i][0]) == 0 || strcmp(change->name, kinds[i][1]) == 0)
-            return i;
+        for (unsigned k = 0; k < GP_COUNT(kinds[i]); k++)
+            if (strcmp(change->name, kinds[i][k]) == 0)
+                return i;
     return GP_COUNT(kinds);
 }
 
