@@ -110,9 +110,11 @@ static struct present_group *present_copy(uint64_t id, const int *ranks, int cou
 NCCL_EXPORT void sim_nccl_group(const int *ranks, int count);
 NCCL_EXPORT void sim_nccl_id(const struct nccl_id *id, const int *ranks, int count);
 
-/* The members, by their ranks in the job, of the communicators that this process makes from now on; 0: not known. */
+/* The members, by their ranks in the job, of the communicators that this process makes from now on; 0: not known.  Which
+ * ranks run is read now at the latest. */
 NCCL_EXPORT void sim_nccl_group(const int *ranks, int count)
 {
+    pthread_once(&present_once, present_read);
     struct present_group *group = present_copy(0, ranks, count);
     pthread_mutex_lock(&present_lock);
     free(present_next);

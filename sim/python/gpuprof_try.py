@@ -3,8 +3,9 @@
 
 GPUPROF_SIM_TRY has the changes of this run, "NAME=HOW" with ';' between them; if it is empty, this run only looks for
 what could be changed.  Either says so in the file GPUPROF_SIM_TRY_FOUND, in lines "KIND<TAB>NAME<TAB>SPEC<TAB>TEXT":
-"can" (SPEC is what a later run gets), "cannot" (TEXT is the reason), "did" (SPEC was met in this run), "torch" (this
-process has it).  sitecustomize.py calls `changes` and makes each after the module's own code.
+"can" (SPEC is what a later run gets), "cannot" (TEXT is the reason), "did" (SPEC was met in this run), "note" (TEXT is
+more to say of it), "torch" (this process has it).  sitecustomize.py calls `changes` and makes each after the module's
+own code.
 
 A run that only looks takes no memory of the GPU and launches nothing.  Nothing is changed in files.  Each change is
 made as a person would make it by hand, so that its peak is that person's.
@@ -15,8 +16,10 @@ import itertools
 import os
 import sys
 import threading
+import weakref
 
 import gpuprof_outputs
+import gpuprof_shard
 
 BIG = 16 << 20  # bytes: logits below do not matter
 CLASSES = 3  # repeated classes that are tried one by one
@@ -112,11 +115,13 @@ def _is_container(cls):
     return cls.__module__.startswith("torch.nn.modules.") and cls.__name__ in _CONTAINERS
 
 
-def _repeats(torch):
-    """The classes that repeat in a container, outermost ones: {class: number of modules, wherever they are}.  Not leaves."""
+def _modules(torch):
     # By its type alone: isinstance() would ask proxies, and what they stand for may be gone.
-    modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
-    inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
+    return [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
+
+
+def _repeated(roots, torch):
+    """The classes that repeat in a container of these modules, outermost ones.  Not leaves."""
     found, seen = set(), set()
 
     def walk(module, depth=0):
@@ -134,11 +139,18 @@ def _repeats(torch):
             if _made_as(child, torch) not in repeated:
                 walk(child, depth + 1)
 
-    for module in modules:
-        if id(module) not in inner and any(True for _ in module.parameters()):
-            walk(module)
+    for root in roots:
+        walk(root)
+    return found
+
+
+def _repeats(torch):
+    """{class that repeats: number of its modules, wherever they are}; the change is made to the class."""
+    modules = _modules(torch)
+    inner = {id(child) for module in modules for child in module._modules.values() if child is not None}
+    roots = [module for module in modules if id(module) not in inner and any(True for _ in module.parameters())]
     types = [_made_as(module, torch) for module in modules]
-    return {cls: types.count(cls) for cls in found}  # the change is made to the class
+    return {cls: types.count(cls) for cls in _repeated(roots, torch)}
 
 
 def _look_at_classes(torch):
@@ -235,6 +247,8 @@ def _outermost(own):
         finally:
             _inside.call = False
         if _looks():
+            if torch.is_grad_enabled():
+                _called.add(self)
             try:
                 gpuprof_outputs.returned(result, sys._getframe(1), torch)
             except Exception as error:  # tensors of another kind; the program goes on as it is
@@ -245,6 +259,9 @@ def _outermost(own):
         return result
 
     return call
+
+
+_called = weakref.WeakSet()  # by the program, for a backward pass
 
 
 def _pretrained(module):
@@ -473,8 +490,11 @@ def _optimizer(module):
     init, zero_grad = cls.__init__, cls.zero_grad
 
     @functools.wraps(init)
-    def begin(self, *args, **kwargs):
-        init(self, *args, **kwargs)
+    def begin(self, params, *args, **kwargs):
+        if "shard" in _HOW:
+            params = _shard(params)
+            gpuprof_shard.know(self)
+        init(self, params, *args, **kwargs)
         if _looks():
             _look_at_optimizer(self)
         elif "offload" in _HOW and not hasattr(_offload, "context"):
@@ -499,6 +519,58 @@ def _offload():
     _offload.context = torch.autograd.graph.save_on_cpu(pin_memory=True)
     _offload.context.__enter__()
     _did("offload")
+
+
+# ---- sharding --------------------------------------------------------------------------------------------------------
+
+_DDP = "torch.nn.parallel.distributed:DistributedDataParallel"
+
+
+def _shard(params):
+    """The model whose parameters an optimizer gets, before it gets them."""
+    import torch
+
+    count, *roots = _HOW["shard"].split("+")
+    if _DDP in roots or not any(_key(type(module)) in roots for module in _modules(torch)):
+        return params
+    params = gpuprof_shard.listed(params)
+    gpuprof_shard.start(torch, int(count))
+    for module in _modules(torch):
+        if _key(type(module)) in roots:
+            params = gpuprof_shard.shard(torch, module, _repeated([module], torch), params)
+            _did("shard")
+    return params
+
+
+def _ddp(module):
+    def blocks_of(model):
+        return _repeated([model], sys.modules["torch"])
+
+    if "shard" in _HOW and _DDP in _HOW["shard"].split("+"):
+        gpuprof_shard.instead_of_ddp(module, blocks_of, lambda: _did("shard"))
+
+
+def _look_at_sharding(torch):
+    """Of models that the program calls itself for a backward pass."""
+    trained = [module for module in _called if any(p.requires_grad for p in module.parameters())]
+    roots = sorted({_key(type(module)) for module in trained})
+    alone, count = gpuprof_shard.is_alone(torch), os.environ.get("GPUPROF_SIM_TRY_RANKS", "8")
+    if any(_is_sharded(type(part)) for module in trained for part in module.modules()):
+        why = "CMD shards its model already"
+    elif not trained:
+        why = "no module of PyTorch is called for the backward pass"
+    elif alone and torch.distributed.is_available() and torch.distributed.is_initialized():
+        why = "CMD has a process group of one rank"
+    elif not alone and roots != [_DDP]:
+        why = "CMD has ranks of its own, and not by DistributedDataParallel alone"
+    else:
+        blocks = sorted(cls.__name__ for cls in _repeated(trained, torch))
+        names = " and ".join(dict.fromkeys(["each " + name for name in blocks] + ["the model"]))
+        count = count if alone else torch.distributed.get_world_size()
+        where = "" if alone else " instead of DistributedDataParallel"
+        _say("can", "shard", "+".join([f"shard={count}", *roots]), f"FSDP2 over {count} GPUs{where} ({names})")
+        return
+    _say("cannot", "shard", "", why)
 
 
 # ---- the first backward pass: by then all modules are there ----------------------------------------------------------
@@ -531,6 +603,7 @@ def _look():
         _say("cannot", "checkpoint", "", "CMD uses checkpointing already")
     else:
         _look_at_classes(torch)
+    _look_at_sharding(torch)
     _say("can", "offload", "offload=activations", "activations kept on the host (save_on_cpu)")
 
 
@@ -540,8 +613,10 @@ def _at_exit():
         gpuprof_outputs.found(_say)
         _look_at_allocator(torch)
         if not _backward.seen:
-            for name in "checkpoint", "loss", "offload":
+            for name in "checkpoint", "loss", "offload", "shard":
                 _say("cannot", name, "", "CMD has no backward pass")
+    elif "shard" in _HOW and torch and gpuprof_shard.note(torch):
+        _say("note", "shard", f"shard={_HOW['shard']}", gpuprof_shard.note(torch))
 
 
 def changes():
@@ -554,6 +629,7 @@ def changes():
         **({"torch.autograd.graph": gpuprof_outputs.graph} if _looks() else {}),
         "torch.nn.functional": _functional,
         "torch.nn.modules.module": _module,
+        "torch.nn.parallel.distributed": _ddp,
         "torch.optim": _optimizers,
         "torch.optim.optimizer": _optimizer,
         "torch.utils.checkpoint": _checkpoint,

@@ -58,7 +58,7 @@ Test(dryrun, changes_are_to_programs_of_pytorch)
     "'') f can checkpoint checkpoint=a:Block 'checkpoint Block'; f can loss loss=8 'chunks'; f cannot offload '' no\n" \
     "    f can optimizer optimizer=fused unmet; f can magic magic=1 magic;;\n"                                         \
     "checkpoint=a:Block) mib=512; f did checkpoint checkpoint=a:Block '';;\n"                                          \
-    "loss=8) f did loss loss=8 ''; mib=1536;;\n"                                                                       \
+    "loss=8) f did loss loss=8 ''; f note loss loss=8 'on rank 0'; mib=1536;;\n"                                       \
     "'checkpoint=a:Block;loss=8') f did checkpoint checkpoint=a:Block ''; f did loss loss=8 ''; mib=256;;\n"           \
     "esac\n"                                                                                                           \
     "exec %s mib=$mib\n"
@@ -81,6 +81,8 @@ Test(dryrun, changes_are_run_and_sorted)
     cr_expect_str_eq(tried_text(top, 0, "name"), "combination");
     cr_expect_str_eq(tried_text(top, 1, "spec"), "checkpoint=a:Block");
     cr_expect_str_eq(tried_text(top, 2, "spec"), "loss=8");
+    cr_expect_str_eq(tried_text(top, 2, "note"), "on rank 0");
+    cr_expect_null(tried_text(top, 1, "note"));
     /* job takes a quarter more than mib= says */
     cr_expect_eq(number(at(top, "tried", 1), "saved_bytes"), 1920 * MIB);
     cr_expect_eq(number(at(top, "tried", 2), "saved_bytes"), 640 * MIB);

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What the hook of `gpuprof dryrun --try` (sim/python) takes for kept outputs, with a stand-in for
-PyTorch's tensors."""
+"""What the hook of `gpuprof dryrun --try` (sim/python) takes for kept outputs, and how it changes the arguments of
+optimizers, with a stand-in for PyTorch's tensors."""
 import os
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["GPUPROF_TEST_BUILD"], "lib/gpuprof/sim/python"))
 import gpuprof_outputs
+import gpuprof_shard
 
 MIB = 1 << 20
 
@@ -119,6 +120,19 @@ class Outputs(unittest.TestCase):
         (row,) = self.found()
         self.assertEqual(row[:2], ("cannot", "outputs"))
         self.assertIn("is not known", row[3])
+
+
+class Parameters(unittest.TestCase):
+    def test_each_form_of_an_argument(self):
+        old, new, other = Tensor(1), Tensor(2), Tensor(3)
+        swap = {id(old): new}
+        for given, wanted in (
+            ((part for part in [old, other]), [new, other]),
+            ([{"params": (part for part in [old]), "lr": 1}], [{"params": [new], "lr": 1}]),
+            ([("first", old), ("second", other)], [("first", new), ("second", other)]),
+            ([{"params": other}], [{"params": other}]),
+        ):
+            self.assertEqual(gpuprof_shard._swapped(gpuprof_shard.listed(given), swap), wanted)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ static const struct gp_command_option dryrun_options[] = {
               "{batch}, and then with others"),
     GP_OPTION(struct gp_dryrun_options, change, 0, "try", "NAME,..", GP_ARG_TEXT,
               "run CMD again with each change that could help, of these: allocator, checkpoint, loss, optimizer, "
-              "gradients, offload, outputs (default all), and say what it saves",
+              "gradients, offload, outputs, shard (default all), and say what it saves",
               .optional = true),
     GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
               "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",

@@ -37,16 +37,20 @@
 #define GP_JOB_KERNELS   "GPUPROF_SIM_KERNELS"
 #define GP_JOB_CHANGE    "GPUPROF_SIM_TRY"
 #define GP_JOB_FOUND     "GPUPROF_SIM_TRY_FOUND"
+#define GP_JOB_SHARDS    "GPUPROF_SIM_TRY_RANKS"
+#define GP_JOB_NODE      8 /* GPUs, over which a model is sharded if nothing says how many there are */
 
 /* For the hook of Python programs that makes a change of --try, and for the number of kernels. */
 static int job_environment_try(const struct gp_dryrun_job *job, const char *folder)
 {
-    char path[4300];
+    char path[4300], ranks[24];
+    snprintf(ranks, sizeof(ranks), "%lld", (long long)(job->devices > 1 ? job->devices : GP_JOB_NODE));
     snprintf(path, sizeof(path), "%s/" GP_DRYRUN_KERNELS, folder);
     if (setenv(GP_JOB_KERNELS, path, 1) != 0)
         return gp_memory_error("dryrun");
     snprintf(path, sizeof(path), "%s/" GP_DRYRUN_FOUND, folder);
-    if (job->change && (setenv(GP_JOB_CHANGE, job->change, 1) != 0 || setenv(GP_JOB_FOUND, path, 1) != 0))
+    if (job->change && (setenv(GP_JOB_CHANGE, job->change, 1) != 0 || setenv(GP_JOB_FOUND, path, 1) != 0 ||
+                        setenv(GP_JOB_SHARDS, ranks, 1) != 0))
         return gp_memory_error("dryrun");
     return GP_EXIT_OK;
 }

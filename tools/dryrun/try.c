@@ -23,8 +23,8 @@
 #define GP_TRY_BYTES (1u << 20) /* of the file that are read */
 #define GP_TRY_ALL   1ll << 62  /* kernels: no run has more */
 
-const char *const gp_dryrun_try_names[] = {"allocator", "checkpoint", "loss",    "optimizer",
-                                           "gradients", "offload",    "outputs", ""};
+const char *const gp_dryrun_try_names[] = {"allocator", "checkpoint", "loss",  "optimizer", "gradients",
+                                           "offload",   "outputs",    "shard", ""};
 
 struct try_work {
     const struct gp_dryrun_job *job;
@@ -184,6 +184,8 @@ static bool try_did(const struct try_work *w, uint32_t run, struct gp_dryrun_cha
         size_t length = strlen(one.change.spec);
         if (at && length && (at == change->spec || at[-1] == ';') && (!at[length] || at[length] == ';'))
             did |= 1u << (at == change->spec ? 0 : 1);
+        if (strcmp(one.kind, "note") == 0 && strcmp(one.change.spec, change->spec) == 0)
+            snprintf(change->note, sizeof(change->note), "%s", one.change.text);
         if (strcmp(one.kind, "cannot") == 0 && try_is_name(one.change.name, strlen(one.change.name)))
             snprintf(change->why, sizeof(change->why), "%s", one.change.text);
     }
@@ -266,7 +268,7 @@ static int64_t try_saved(const struct try_work *w, const struct gp_dryrun_change
 static unsigned try_kind(const struct gp_dryrun_change *change)
 {
     static const char *const kinds[][3] = {
-        {"checkpoint", "offload", ""}, {"optimizer", "gradients", ""}, {"loss", "", ""}, {"outputs", "", ""}};
+        {"checkpoint", "offload", ""}, {"optimizer", "gradients", "shard"}, {"loss", "", ""}, {"outputs", "", ""}};
     for (unsigned i = 0; i < GP_COUNT(kinds); i++)
         for (unsigned k = 0; k < GP_COUNT(kinds[i]); k++)
             if (strcmp(change->name, kinds[i][k]) == 0)

@@ -93,7 +93,18 @@ class HalfState(torch.optim.AdamW):
                 p.sub_(mean.div_(square).mul_(rate / (1 - beta1 ** state["step"])))
 
 
+def sharded(model):
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("nccl")
+    for block in model.blocks:
+        fully_shard(block)
+    return fully_shard(model)
+
+
 model = Model().cuda()
+if how == "shard":
+    sharded(model)
 optimizer = optimizer_of(model.parameters())
 for step in range(3):
     words = torch.zeros(8, 512, dtype=torch.long, device="cuda")
