@@ -125,6 +125,30 @@ Test(dryrun, a_change_whose_run_a_signal_ends)
     cr_expect(strstr(said.err, "signal 6 ended CMD with this change, and not without it: it runs once more with it"));
 }
 
+/* Of the same program with another setting of its allocator. */
+Test(dryrun, at_least_is_no_more_than_with_a_setting_that_ran)
+{
+    char path[160], arguments[320], text[4096];
+    long long least[2];
+    snprintf(path, sizeof(path), "%s/changeable", folder);
+    left[0] = "changeable";
+    snprintf(text, sizeof(text),
+             "f() { printf '%%s\t%%s\t%%s\t%%s\n' \"$@\" >>\"$GPUPROF_SIM_TRY_FOUND\"; }; f torch torch '' ''\n"
+             "mib=512; case $GPUPROF_SIM_TRY in '') f can allocator allocator=less:1 less; f can loss loss=8 loss;;\n"
+             "allocator=less:1) f did allocator allocator=less:1 ''; mib=256;; *) f did loss loss=8 ''; mib=64;; esac\n"
+             "exec %s mib=$mib\n",
+             path_program("job"));
+    write_file(path, text);
+    for (int i = 0; i < 2; i++) {
+        snprintf(arguments, sizeof(arguments), "--gpu=t4 --try=%s --json -- sh %s", i ? "allocator" : "loss", path);
+        json_t *top = dryrun_json(arguments, 0);
+        least[i] = number(at(top, "gpus", 0), "smallest_bytes");
+        json_decref(top);
+    }
+    cr_expect_eq(least[0], smallest(640 * MIB, CONTEXT));
+    cr_expect_eq(least[1], smallest(320 * MIB, CONTEXT));
+}
+
 /* A change with which CMD fails before it is made is no change that met nothing. */
 Test(dryrun, a_change_with_which_the_program_fails)
 {

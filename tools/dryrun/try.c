@@ -256,6 +256,9 @@ static int try_one(struct try_work *w, struct gp_dryrun_change *change, gp_dryru
     change->needed_bytes = gpu.needed_bytes;
     change->allocated_bytes = need->allocated_peak_bytes;
     change->kernels = try_kernels(before, after);
+    /* The program is the same with another setting of its allocator: more is not needed at least. */
+    if (strcmp(change->name, "allocator") == 0 && gpu.smallest_bytes >= 0)
+        GP_LOWER(w->answer->gpus[0].smallest_bytes, gpu.smallest_bytes);
     return GP_EXIT_OK;
 }
 
