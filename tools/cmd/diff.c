@@ -291,6 +291,7 @@ static int diff_folders(struct gp_diff_options *o, char ***all)
         o->load.files[0] = (*all)[0];
         o->load.files[1] = (*all)[1];
         o->load.more = *all + 2;
+        o->load.listed = true;
         free(parts[1]);
         return GP_EXIT_OK;
     }

@@ -123,6 +123,7 @@ static int export_folder(const struct gp_export_options *o)
     char **files = NULL, *one[] = {(char *)o->file, NULL};
     int rc = gp_rank_files("export", o->file, &files);
     struct gp_export_folder all = {.files = files ? files : one,
+                                   .listed = files,
                                    .folder = o->output,
                                    .job = o->job_name,
                                    .symfs = o->symfs,

@@ -100,6 +100,7 @@ static int leaks_run(void *options)
     if (files) {
         o.files[0] = files[0];
         o.more = files + 1;
+        o.listed = true;
     }
     if (!rc)
         rc = several || files ? leaks_ranks(&o) : leaks_one(&o);

@@ -131,8 +131,12 @@ static int load_live(struct gp_recording **recording, const struct gp_load_optio
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 {
     struct gp_recording *recording = NULL;
-    const struct gp_load_view view = {
-        .part = o->part, .step = o->step, .symfs = o->symfs, .plain = o->plain, .nameless = o->nameless};
+    const struct gp_load_view view = {.part = o->part,
+                                      .step = o->step,
+                                      .symfs = o->symfs,
+                                      .plain = o->plain,
+                                      .nameless = o->nameless,
+                                      .listed = o->listed};
     if (!o->target.pid_count)
         return gp_load_file(loaded, o->target.command, o->files[i], &view);
     *loaded = (struct gp_loaded){.command = o->target.command};

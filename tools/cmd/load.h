@@ -22,6 +22,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     struct gp_target target;
     const char *files[2];
     char **more;     /* further files of a command that takes several; NULL: none */
+    bool listed;     /* set by a command whose files are those of a folder, of which it waits for no pipe */
     int file_count;  /* how many files the command needs */
     bool live;       /* the command takes -p */
     bool sites;      /* its result names call sites */

@@ -155,6 +155,7 @@ int gp_report_write(const struct gp_load_options *o)
     if (files) {
         of.files[0] = files[0];
         of.more = files + 1;
+        of.listed = true;
     }
     if (!rc)
         rc = report_files(&of);

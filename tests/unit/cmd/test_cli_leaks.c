@@ -5,6 +5,8 @@
 
 #include <lib/leakcorpus.h>
 #include <lib/recsave.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static char folder[64];
 
@@ -177,4 +179,26 @@ Test(leaks_command, lines_fit_a_terminal)
             free(out);
         }
     }
+}
+
+/* A pipe that nobody writes into was waited for. */
+Test(leaks_command, what_is_no_regular_file_in_a_folder_is_left_out)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char file[128];
+    snprintf(file, sizeof(file), "%s/pipe.gpuprof", folder);
+    cr_assert_eq(mkfifo(file, 0600), 0);
+    expect(run("report %s", folder), 1, "", "pipe.gpuprof: a pipe, not a regular file\n");
+    write_program("steps/flat/founding/exits");
+    snprintf(name.sun_path, sizeof(name.sun_path), "%s/socket.gpuprof", folder);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    close(fd);
+    snprintf(file, sizeof(file), "%s/zero.gpuprof", folder);
+    cr_assert_eq(symlink("/dev/zero", file), 0);
+    expect(run("report %s", folder), 1, "remember", "3 of 4 recordings left out");
+    expect(run("leaks %s", folder), 1, "remember", "pipe.gpuprof: a pipe, not a regular file; it is left out");
+    expect(run("leaks %s", folder), 1, "remember", "socket.gpuprof: a socket, not a regular file; it is left out");
+    expect(run("leaks %s", folder), 1, "remember", "zero.gpuprof: a device, not a regular file; it is left out");
+    expect(run("diff %s %s", folder, folder), 1, "", "pipe.gpuprof: a pipe, not a regular file; it is left out");
 }

@@ -366,6 +366,34 @@ int gp_input_open(const char *path, int64_t *bytes)
     return error ? error : fd;
 }
 
+static const char *input_kind(mode_t mode)
+{
+    if (S_ISFIFO(mode))
+        return "a pipe";
+    if (S_ISSOCK(mode))
+        return "a socket";
+    return S_ISDIR(mode) ? "a folder" : "a device";
+}
+
+int gp_input_open_regular(const char *path, int64_t *bytes, char *why, size_t why_bytes)
+{
+    struct stat st;
+    /* To open a device may change it, so the file is looked at first.  What takes its place then is not waited for. */
+    int fd = -1, error = stat(path, &st) != 0 ? -errno : 0;
+    if (!error && S_ISREG(st.st_mode)) {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        error = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
+    }
+    if (!error && !S_ISREG(st.st_mode)) {
+        snprintf(why, why_bytes, "%s, not a regular file", input_kind(st.st_mode));
+        error = -EPROTO;
+    }
+    *bytes = !error ? st.st_size : -1;
+    if (error && fd >= 0)
+        close(fd);
+    return error ? error : fd;
+}
+
 int gp_input_slurp(int fd, int64_t size, uint8_t **data, size_t *bytes, char *why, size_t why_bytes,
                    gp_input_progress_fn *progress, void *arg)
 {

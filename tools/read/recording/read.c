@@ -585,16 +585,14 @@ static bool reader_in_place(const struct gp_source *source)
     return source_read(source, head, bytes, 0) == 0 && gp_input_format(head, bytes) == GP_INPUT_RECORDING;
 }
 
-int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
-                      gp_rec_progress_fn *progress, void *arg)
+/* Takes over the descriptor, or the error of its opening. */
+static int reader_file(struct gp_recording **out, int fd, int64_t size, char *why, size_t why_bytes,
+                       gp_rec_progress_fn *progress, void *arg)
 {
-    int64_t size;
-    struct gp_source source = {.fd = gp_input_open(path, &size)};
+    struct gp_source source = {.fd = fd, .size = size > 0 ? (uint64_t)size : 0};
     uint8_t *data = NULL;
     size_t bytes;
-    int error = source.fd < 0 ? source.fd : 0;
-    source.size = size > 0 ? (uint64_t)size : 0;
-    why[0] = '\0';
+    int error = fd < 0 ? fd : 0;
     if (!error && !(size > 0 && reader_in_place(&source))) {
         error = gp_input_slurp(source.fd, size, &data, &bytes, why, why_bytes, progress, arg);
         if (!error)
@@ -605,4 +603,22 @@ int gp_recording_open(struct gp_recording **out, const char *path, char *why, si
         close(source.fd);
     free(data);
     return error;
+}
+
+int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
+                      gp_rec_progress_fn *progress, void *arg)
+{
+    int64_t size = 0;
+    int fd = gp_input_open(path, &size);
+    why[0] = '\0';
+    return reader_file(out, fd, size, why, why_bytes, progress, arg);
+}
+
+int gp_recording_open_listed(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
+                             gp_rec_progress_fn *progress, void *arg)
+{
+    int64_t size = 0;
+    why[0] = '\0';
+    int fd = gp_input_open_regular(path, &size, why, why_bytes);
+    return reader_file(out, fd, size, why, why_bytes, progress, arg);
 }

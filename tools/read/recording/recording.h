@@ -247,6 +247,9 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg);
+/* The same of a file that a folder lists and nobody named: what is no regular file is refused, and not waited for. */
+int gp_recording_open_listed(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
+                             gp_rec_progress_fn *progress, void *arg);
 /* The same from a buffer, for tests and fuzzing. */
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
@@ -311,6 +314,8 @@ void gp_input_free(struct gp_input *file);
 
 /* Opens a file, a pipe, or standard input ("-").  The descriptor, with the size of a file or -1 in *bytes; -errno. */
 int gp_input_open(const char *path, int64_t *bytes);
+/* Opens a regular file alone; -EPROTO with why for what is none, which is neither opened nor waited for. */
+int gp_input_open_regular(const char *path, int64_t *bytes, char *why, size_t why_bytes);
 /* Reads all of it; *data is to be freed.  Nothing behind the first 64 KiB is read if their format is
  * not known: then -EPROTO with why.  -EFBIG, -ENOMEM, -errno. */
 typedef void gp_input_progress_fn(void *arg, unsigned parts);
