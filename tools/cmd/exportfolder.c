@@ -4,14 +4,14 @@
  *
  * A file is written beside, with a name that no engine reads, and renamed.  Of a recording the table `job` comes last:
  * where it is, the others are complete, and as it has the time of the recording, another run leaves the recording alone
- * unless it is another one by now; of a part (--from, --to) it has another time.  So a run that was killed goes on where it was.  Several processes take one recording
- * after the other.
+ * unless it is another one by now; of a part (--from, --to) it has another time.  So a run that was killed goes on where it
+ * was.  Several processes take one recording after the other (workers.h).
  */
 #include <cmd/cmd.h>
 #include <cmd/exportfolder.h>
 #include <cmd/rankread.h>
 #include <common/messages.h>
-#include <common/progress.h>
+#include <common/workers.h>
 #include <convert/export/arrow.h>
 #include <convert/export/out.h>
 
@@ -19,26 +19,20 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define FOLDER_WORKERS 8u                /* at most: each holds one whole recording */
-#define FOLDER_NAME    ".gpuprof-export" /* in a folder that is ours; a run holds its lock */
-#define FOLDER_PART    ".part"           /* of a file that is not complete, after a dot and its name */
-#define FOLDER_PATH    4096
-#define FOLDER_WORD    1024 /* of a path: the name of a job or a recording, each byte as %XX at most */
+#define FOLDER_NAME ".gpuprof-export" /* in a folder that is ours; a run holds its lock */
+#define FOLDER_PART ".part"           /* of a file that is not complete, after a dot and its name */
+#define FOLDER_PATH 4096
+#define FOLDER_WORD 1024 /* of a path: the name of a job or a recording, each byte as %XX at most */
 
-enum folder_state { FOLDER_WAITS, FOLDER_BEGUN, FOLDER_WRITTEN, FOLDER_KEPT, FOLDER_REFUSED, FOLDER_FAILED };
+enum folder_state { FOLDER_WAITS, FOLDER_WRITTEN, FOLDER_KEPT, FOLDER_REFUSED, FOLDER_FAILED };
 
-struct folder_file { /* what a worker tells of a recording, in shared memory */
+struct folder_file { /* what a worker tells of a recording */
     enum folder_state state;
     bool replaces; /* tables of an older recording with this name */
     char why[GP_RANK_WHY];
@@ -57,7 +51,6 @@ struct folder {
     struct folder_found *found; /* by name */
     size_t found_count;
     struct folder_file *files; /* of each recording */
-    atomic_uint *next;
 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -322,91 +315,31 @@ static void folder_file(const struct folder *f, uint32_t order)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Takes recordings until there are none, or until one cannot be written: the next ones could not be either. */
-static void folder_work(const struct folder *f, int told)
+/* After one that cannot be written, the next ones could not be either. */
+static bool folder_work(void *arg, uint32_t order)
 {
-    for (uint32_t order; (order = atomic_fetch_add(f->next, 1)) < f->o->count;) {
-        f->files[order].state = FOLDER_BEGUN;
-        folder_file(f, order);
-        if (f->files[order].state == FOLDER_FAILED)
-            atomic_store(f->next, f->o->count);
-        if (told >= 0 && write(told, "", 1) != 1)
-            break;
-        if (told < 0)
-            gp_progress_step((unsigned)(1000ull * (order + 1) / f->o->count));
-    }
+    const struct folder *f = arg;
+    folder_file(f, order);
+    return f->files[order].state != FOLDER_FAILED;
 }
 
-static pid_t folder_start(const struct folder *f, const int ends[2], pid_t parent)
+static bool folder_send(void *arg, uint32_t order, int fd)
 {
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    /* The lock must go with the command, not with a worker that outlives it. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    close(ends[0]);
-    folder_work(f, ends[1]);
-    fflush(NULL);
-    _exit(0);
+    const struct folder *f = arg;
+    return gp_workers_write(fd, &f->files[order], sizeof(f->files[order]));
 }
 
-/* A worker's end: the recording that it had begun is the one at which it ended. */
-static void folder_ended(const struct folder *f, int status)
+static bool folder_take(void *arg, uint32_t order, int fd)
 {
-    for (uint32_t i = 0; i < f->o->count; i++) {
-        struct folder_file *file = &f->files[i];
-        if (file->state != FOLDER_BEGUN)
-            continue;
-        file->state = FOLDER_REFUSED;
-        snprintf(file->why, sizeof(file->why), "the process that read it was ended by signal %d: too little memory?",
-                 status);
-    }
+    const struct folder *f = arg;
+    return gp_workers_read(fd, &f->files[order], sizeof(f->files[order]));
 }
 
-/* One set of workers.  False: no process could be started. */
-static bool folder_workers(const struct folder *f, uint32_t *done)
+static void folder_lost(void *arg, uint32_t order, const char *why)
 {
-    pid_t pids[FOLDER_WORKERS], parent = getpid();
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t most = cpus < 1 ? 1 : cpus < (long)FOLDER_WORKERS ? (uint32_t)cpus : FOLDER_WORKERS, started = 0;
-    int ends[2], last = 0;
-    char bytes[64];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
-    while (started < most && (pids[started] = folder_start(f, ends, parent)) > 0)
-        started++;
-    close(ends[1]);
-    for (ssize_t got; (got = read(ends[0], bytes, sizeof(bytes))) != 0;) {
-        if (got < 0 && errno != EINTR)
-            break;
-        *done += got > 0 ? (uint32_t)got : 0;
-        gp_progress_step((unsigned)(1000ull * *done / f->o->count));
-    }
-    close(ends[0]);
-    for (uint32_t i = 0; i < started; i++) {
-        int status = 0;
-        while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
-            ;
-        last = WIFSIGNALED(status) ? WTERMSIG(status) : last;
-    }
-    folder_ended(f, last);
-    return started;
-}
-
-static void folder_run(const struct folder *f)
-{
-    char what[40];
-    uint32_t done = 0;
-    bool ok = f->o->count > 1;
-    snprintf(what, sizeof(what), "writing %u recordings", f->o->count);
-    gp_progress_begin(what);
-    while (ok && atomic_load(f->next) < f->o->count)
-        ok = folder_workers(f, &done);
-    folder_work(f, -1);
-    gp_progress_end();
+    const struct folder *f = arg;
+    f->files[order] = (struct folder_file){.state = FOLDER_REFUSED};
+    snprintf(f->files[order].why, sizeof(f->files[order].why), "%s", why);
 }
 
 static int folder_say(const struct folder *f)
@@ -480,12 +413,6 @@ static int folder_open(struct folder *f)
     return GP_EXIT_OK;
 }
 
-static void *folder_shared(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return memory != MAP_FAILED ? memory : NULL;
-}
-
 int gp_export_folder(const struct gp_export_folder *o)
 {
     struct folder f = {.o = o, .fd = -1};
@@ -493,12 +420,17 @@ int gp_export_folder(const struct gp_export_folder *o)
     int rc = folder_open(&f);
     if (rc)
         return rc;
-    f.files = folder_shared(o->count * sizeof(*f.files));
-    f.next = folder_shared(sizeof(*f.next));
-    if (!f.files || !f.next || folder_find(&f) != 0)
+    f.files = calloc(o->count + 1ul, sizeof(*f.files));
+    if (!f.files || folder_find(&f) != 0)
         rc = gp_memory_error("export");
     if (!rc) {
-        folder_run(&f);
+        gp_workers_run(&(struct gp_workers){.count = o->count,
+                                            .doing = "writing",
+                                            .arg = &f,
+                                            .work = folder_work,
+                                            .send = folder_send,
+                                            .take = folder_take,
+                                            .lost = folder_lost});
         rc = folder_say(&f);
     }
     for (size_t i = 0; i < f.found_count; i++) {
@@ -506,5 +438,6 @@ int gp_export_folder(const struct gp_export_folder *o)
         free(f.found[i].rank);
     }
     free(f.found);
+    free(f.files);
     return rc;
 }
