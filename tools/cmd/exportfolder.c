@@ -30,7 +30,7 @@
 #define FOLDER_PATH 4096
 #define FOLDER_WORD 1024 /* of a path: the name of a job or a recording, each byte as %XX at most */
 
-enum folder_state { FOLDER_WAITS, FOLDER_WRITTEN, FOLDER_KEPT, FOLDER_REFUSED, FOLDER_FAILED };
+enum folder_state { FOLDER_WAITS, FOLDER_WRITTEN, FOLDER_KEPT, FOLDER_REFUSED, FOLDER_LOST, FOLDER_FAILED };
 
 struct folder_file { /* what a worker tells of a recording */
     enum folder_state state;
@@ -338,7 +338,7 @@ static bool folder_take(void *arg, uint32_t order, int fd)
 static void folder_lost(void *arg, uint32_t order, const char *why)
 {
     const struct folder *f = arg;
-    f->files[order] = (struct folder_file){.state = FOLDER_REFUSED};
+    f->files[order] = (struct folder_file){.state = FOLDER_LOST};
     snprintf(f->files[order].why, sizeof(f->files[order].why), "%s", why);
 }
 
@@ -350,10 +350,13 @@ static int folder_say(const struct folder *f)
         written += file->state == FOLDER_WRITTEN;
         replaced += file->state == FOLDER_WRITTEN && file->replaces;
         kept += file->state == FOLDER_KEPT;
-        left += file->state == FOLDER_REFUSED;
-        failed += file->state == FOLDER_FAILED;
+        left += file->state == FOLDER_REFUSED || file->state == FOLDER_LOST;
+        failed += file->state == FOLDER_LOST || file->state == FOLDER_FAILED;
         if (file->state == FOLDER_REFUSED)
             gp_error("export", "%s: %s; it is left out", f->o->files[i], file->why);
+        if (file->state == FOLDER_LOST)
+            gp_error("export", "%s: %s; it is left out: the next 'gpuprof export' writes it", f->o->files[i],
+                     file->why);
         if (file->state == FOLDER_FAILED)
             gp_error("export", "%s: %s: cannot be written: %s", f->o->folder, f->o->files[i], file->why);
     }

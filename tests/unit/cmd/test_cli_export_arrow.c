@@ -28,11 +28,11 @@ static int shell(const char *format, ...)
     return system(text);
 }
 
-static void write_line(const char *name, int rank, uint32_t line)
+static void write_blocks(const char *name, int rank, uint32_t line, unsigned blocks)
 {
     struct recmake *make = recmake_new(1 << 30);
     uint32_t site = recmake_site(make, GP_KIND_LINEAR, (struct recmake_frame[]){{"make", "a.py", line}, {0}});
-    for (unsigned i = 0; i < 40; i++)
+    for (unsigned i = 0; i < blocks; i++)
         recmake_alloc(make, 0, GP_KIND_LINEAR, 0x7000000 + i * 4096, 4096, site);
     struct gp_recording *recording = recmake_done(make);
     recording->has_rank = rank >= 0;
@@ -44,7 +44,7 @@ static void write_line(const char *name, int rank, uint32_t line)
 
 static void write_rank(const char *name, int rank)
 {
-    write_line(name, rank, 7);
+    write_blocks(name, rank, 7, 40);
 }
 
 static void begin(void)
@@ -153,7 +153,7 @@ Test(export_arrow, what_is_no_regular_file_is_left_out)
 /* As a damaged recording may have it: it ended the export of all recordings. */
 Test(export_arrow, a_number_that_its_column_cannot_have_is_null)
 {
-    write_line("run/x.rank0.gpuprof", 0, UINT32_MAX);
+    write_blocks("run/x.rank0.gpuprof", 0, UINT32_MAX, 40);
     expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "of 3 recordings 3 written\n");
     expect_whole("run", "0", "x.rank0");
     cr_expect_eq(shell("cd tests/lib && PYTHONDONTWRITEBYTECODE=1 python3 -c \"import arrow_stream, sys\n"
@@ -250,6 +250,24 @@ Test(export_arrow, a_run_goes_on_where_a_killed_one_was)
     expect_whole("run", "1", "x.rank1");
     expect_whole("run", "9", "x.rank9");
     cr_expect_eq(shell("test -z \"$(find %s/out -name '*.part')\"", folder), 0, "a part is left");
+}
+
+/* The kernel ends the process that writes too large a table; as a file that was left out, it once was no failure. */
+Test(export_arrow, a_recording_whose_process_was_killed_is_named_and_a_failure)
+{
+    write_blocks("run/x.rank1.gpuprof", 1, 7, 20000);
+    cr_expect_eq(
+        shell("ulimit -f 200; %s export %s/run --format=arrow -o %s/out 2>%s/said", binary, folder, folder, folder) >>
+            8,
+        1);
+    cr_expect_eq(shell("grep -q 'x.rank1.gpuprof: the process that read it was ended by signal 25; it is left out' "
+                       "%s/said && grep -q 'of 3 recordings 2 written, 1 left out$' %s/said",
+                       folder, folder),
+                 0);
+    expect_whole("run", "0", "x.rank0");
+    expect_whole("run", "2", "x.rank2");
+    expect(run("export %s --format=arrow -o %s", in("run"), in("out")), 0, "", "1 written, 2 there already\n");
+    expect_whole("run", "1", "x.rank1");
 }
 
 Test(export_arrow, a_folder_of_others_is_not_written_into)
