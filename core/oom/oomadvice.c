@@ -44,16 +44,27 @@ static enum gp_oom_answer replayed(const struct gp_oom_case *c, enum gp_wire_oom
                                             : GP_OOM_UNKNOWN;
 }
 
+/* More was asked for than is idle and free and these bytes together. */
+static bool is_beyond(const struct gp_oom_case *c, int64_t bytes)
+{
+    int64_t all = positive(c->oom->idle_bytes) + free_bytes(c);
+    if (free_bytes(c) < 0 || has(c, GP_OOM_REFUSED))
+        return false;
+    return !__builtin_add_overflow(all, bytes, &all) && c->asked > all;
+}
+
 /* However the blocks lie, what is idle and free is too little. */
 static bool cannot_fit(const struct gp_oom_case *c)
 {
-    int64_t unsplit, all;
-    if (free_bytes(c) < 0 || has(c, GP_OOM_REFUSED))
-        return false;
-    if (__builtin_mul_overflow(positive(c->framework->blocks), GP_OOM_UNSPLIT, &unsplit))
-        return false;
-    all = positive(c->oom->idle_bytes) + free_bytes(c);
-    return !__builtin_add_overflow(all, unsplit, &all) && c->asked > all;
+    int64_t unsplit;
+    return !__builtin_mul_overflow(positive(c->framework->blocks), GP_OOM_UNSPLIT, &unsplit) && is_beyond(c, unsplit);
+}
+
+/* To put together what is idle and free is not enough.  That it could be with what lies unused in the blocks is no reason
+ * to advise it, and no reason to deny it. */
+static enum gp_oom_answer together(const struct gp_oom_case *c, enum gp_oom_answer answer)
+{
+    return answer == GP_OOM_UNKNOWN && is_beyond(c, 0) ? GP_OOM_NOT : answer;
 }
 
 /* ---- conditions --------------------------------------------------------------------------------------------------- */
@@ -94,7 +105,7 @@ static enum gp_oom_answer oom_less_cache(const struct gp_oom_case *c)
         return GP_OOM_FAILS;
     return has(c, GP_OOM_REPLAYED) && replayed(c, GP_OOM_TRY_FRACTION) != GP_OOM_HELPS
                ? GP_OOM_NOT
-               : replayed(c, GP_OOM_TRY_FRACTION);
+               : together(c, replayed(c, GP_OOM_TRY_FRACTION));
 }
 
 static enum gp_oom_answer oom_torch_expandable(const struct gp_oom_case *c)
@@ -103,7 +114,7 @@ static enum gp_oom_answer oom_torch_expandable(const struct gp_oom_case *c)
     if (!has(c, GP_OOM_FRAMEWORK) || !full || c->oom->idle_bytes <= 0 ||
         strstr(c->oom->conf, "expandable_segments:True"))
         return GP_OOM_NOT;
-    return cannot_fit(c) ? GP_OOM_FAILS : replayed(c, GP_OOM_TRY_EXPANDABLE);
+    return cannot_fit(c) ? GP_OOM_FAILS : together(c, replayed(c, GP_OOM_TRY_EXPANDABLE));
 }
 
 /* Other sizes than those that were tried may help, so it is never denied. */

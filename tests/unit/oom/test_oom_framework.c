@@ -100,12 +100,22 @@ Test(oom_framework, replays_decide)
     ADVISED(BIT(LESS), BIT(TORCH_EXPANDABLE), 0);
 }
 
-/* Blocks that were not split may each be a MiB larger than what was asked for. */
+/* Blocks that were not split may each be a MiB larger than what was asked for: that is not advised, and not denied. */
 Test(oom_framework, too_little_is_too_little_in_any_order)
 {
     fragmented();
-    oom.asked_bytes = (uint64_t)((1044 + 970 + 1) * MIB);
+    oom.asked_bytes = (uint64_t)((1044 + 970) * MIB);
     ADVISED(BIT(LESS), BIT(TORCH_EXPANDABLE), 0);
+    oom.asked_bytes++;
+    ADVISED(BIT(LESS), 0, 0);
+    expect_page("expandable_segments", false);
+    expect_page("no setting would have helped", false);
+    oom.asked_bytes = (uint64_t)((1044 + 970 + 1) * MIB);
+    ADVISED(BIT(LESS), 0, 0);
+    framework.flags |= GP_OOM_REPLAYED; /* a replay has seen it */
+    framework.helps = 1u << GP_OOM_TRY_EXPANDABLE;
+    ADVISED(BIT(TORCH_EXPANDABLE), 0, 0);
+    framework.flags &= ~GP_OOM_REPLAYED;
     oom.asked_bytes++;
     ADVISED(BIT(LESS), 0, BIT(TORCH_EXPANDABLE));
     expect_page("no setting would have helped", true);
