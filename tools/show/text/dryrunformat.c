@@ -448,11 +448,27 @@ static void text_status(const struct gp_text_page *page, const struct gp_dryrun_
     }
 }
 
+/* The whole recording may not tell the steps that its beginning showed, and the process that has them may not be the one
+ * that needs most. */
+static void text_ended_early(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    uint32_t steps = 0;
+    for (uint32_t i = 0; i < run->need_count; i++)
+        GP_RAISE(steps, run->needs[i].steps);
+    if (steps)
+        fprintf(page->out, "CMD was ended after %" PRIu32 " step%s, when the peak repeated\n", steps,
+                steps == 1 ? "" : "s");
+    else
+        fputs("CMD was ended by --steps, when the peak of what seemed to be steps repeated. The whole recording tells "
+              "no steps, so a later peak may be missing: run it without --steps\n",
+              page->out);
+}
+
 static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
-    if (run->ended)
-        fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
-    else if (run->unended && need && !need->steps) {
+    if (run->ended) {
+        text_ended_early(page, run);
+    } else if (run->unended && need && !need->steps) {
         fputs("CMD was not ended by --steps: neither its stacks nor marks nor ranges tell its steps", page->out);
         if (need->repeats)
             fprintf(page->out, ", and the %" PRIu32 " repeats (%.0f %% even) may be parts of one", need->repeats,
