@@ -418,7 +418,31 @@ def test_candidates_are_no_denial(case):
     row = page.eval("document.querySelector('#candidates-table tbody tr').innerText")
     assert suspect["function"] in row and candidate["because"] in row and "+" + size(suspect["bytes_per_step"]) in row, row
     equal(page.eval("document.querySelector('#leaks-table')"), None, "a table of suspects")
+    said = page.eval("document.querySelector('#candidates-table caption').innerText")
+    equal(said, "Call sites whose memory grew, of which it is not known whether they leak", "the caption")
     equal(page.complaints(), [], "complaints")
+
+
+def test_a_use_that_is_not_known(case):
+    """The column of uses says so of a site, and does not name its kind; without any use the column is of the kinds."""
+    document, page = fixtures.training(), case.page()
+    sites, parts = {site["site"]: site for site in document["sites"]}, document["devices"][0]["peak"]["parts"]
+    for site in sites.values():
+        site.pop("use_text", None)
+    sites[parts[0]["site"]]["use_text"] = "weights"
+    case.make("half", document)
+    page.open(case.path("half"))
+    choose(page, 0)
+    cells = "[...document.querySelectorAll('#peak-table tr > :nth-child(2)')].map(c => c.innerText)"
+    head, first, *rest = page.eval(cells)
+    equal((head, first), ("For", "weights"), "the column of uses")
+    assert rest and set(rest) == {"unknown"}, rest
+    del sites[parts[0]["site"]]["use_text"]
+    case.make("none", document)
+    page = case.page()
+    page.open(case.path("none"))
+    choose(page, 0)
+    assert "Kind" == page.eval(cells)[0] and "unknown" not in page.eval(cells), page.eval(cells)
 
 
 def test_warnings_are_on_top(case):

@@ -113,12 +113,13 @@ function graph(model, moment, status) {
 }
 
 function partsTable(model, moment) {
-    const total = moment.bytes || 1, parts = model.rows(moment.parts), what = (p) => model.what(p.site, p.kind);
+    const total = moment.bytes || 1, parts = model.rows(moment.parts);
+    const use = (p) => model.use(p.site), known = parts.some(use);
     return table({
         caption: "Live memory, by call site", id: "peak-table", rows: parts, first: 10,
         columns: [
             { name: "Call site", value: (p) => p.site, show: (p) => model.siteCell(p.site), csv: (p) => model.siteName(p.site), class: "wide" },
-            { name: parts.some((p) => what(p) !== p.kind) ? "For" : "Kind", value: what },
+            known ? { name: "For", value: (p) => use(p) || "unknown" } : { name: "Kind", value: (p) => p.kind },
             { name: "Bytes", number: true, value: (p) => p.bytes, show: (p) => bytes(p.bytes), title: (p) => exact(p.bytes), bar: (p) => p.bytes / (parts[0].bytes || 1) },
             { name: "Share", number: true, value: (p) => p.bytes / total, show: (p) => percent(p.bytes / total) },
             { name: "Blocks", number: true, value: (p) => p.count, show: (p) => count(p.count) },

@@ -60,7 +60,7 @@ export function leaks(model) {
     return {
         node: section("growth", "Growth", said,
             suspects.length > 0 && table({ caption: "Leak suspects, the fastest growing first", id: "leaks-table", rows: suspects, columns: columnsOf(model, suspects, false), first: 50 }),
-            candidates.length > 0 && table({ caption: "Candidates, which leak if what repeats are steps", id: "candidates-table", rows: candidates, columns: columnsOf(model, candidates, true), first: 10, hideCaption: false })),
+            candidates.length > 0 && table({ caption: "Call sites whose memory grew, of which it is not known whether they leak", id: "candidates-table", rows: candidates, columns: columnsOf(model, candidates, true), first: 10, hideCaption: false })),
         redraw() {}, destroy() {},
     };
 }

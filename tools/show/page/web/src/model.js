@@ -86,9 +86,14 @@ class Model {
         return [...rows.values()].sort((a, b) => b.bytes - a.bytes);
     }
 
-    // What the memory of a site is for, where that is known, else its kind.
+    // What the memory of a site is for; null where that is not known.
+    use(id) {
+        return id < 0 ? null : this.site(id).use_text || null;
+    }
+
+    // The same, else its kind.
     what(id, kind) {
-        return (id < 0 ? null : this.site(id).use_text) || kind;
+        return this.use(id) || kind;
     }
 
     // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation";
