@@ -455,3 +455,15 @@ Test(record_command, an_import_has_its_size)
              folder, path_command(), path_program("ipc"), path_command(), path_command());
     cr_assert_eq(system(line), 0);
 }
+
+/* Readings of pools are events in the file, and mostly none of the report's: it says both numbers. */
+Test(record_command, the_report_knows_the_number_that_run_says)
+{
+    char line[1024];
+    snprintf(line, sizeof(line),
+             "cd %s && %s run --sim --record=r.gpuprof -- %s >out 2>&1; %s report r.gpuprof >report 2>&1; "
+             "n=$(sed -n 's/.*: \\([0-9]*\\) events recorded in .*/\\1/p' out); "
+             "grep -q \" events ($n as recorded)\" report || { cat out report >&2; false; }",
+             folder, path_command(), path_program("graph_in_use"), path_command());
+    cr_assert_eq(system(line), 0);
+}

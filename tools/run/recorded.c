@@ -271,7 +271,7 @@ static void recorded_unseen(FILE *out, const struct gp_unseen_file *file)
         fprintf(out, "%s: %s\n", gp_recorded_short(file->path), why[0] ? why : strerror(-rc));
         return;
     }
-    recorded_numbers(out, file->path, file->bytes, recording->delivered, recording->dropped);
+    recorded_numbers(out, file->path, file->bytes, recording->recorded, recording->dropped);
     if (!recording->complete)
         fputs(file->is_busy ? " so far: the process still runs" : recorded_killed, out);
     recorded_next(out, gp_recorded_short(file->path));

@@ -251,6 +251,7 @@ static int read_finish(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
     int error = finish_order(r->events, r->event_count);
+    r->recorded = r->event_count;
     if (!error)
         error = finish_order(r->baseline, r->baseline_count);
     if (!error && read->has_turned)

@@ -156,6 +156,7 @@ struct gp_recording {
     bool complete;   /* the writer ended it; otherwise the file was cut and ends with its last sound block */
     bool from_start; /* recorded from the process's first event; else see `baseline` */
     uint64_t tried, delivered, dropped;
+    size_t recorded;         /* events in the file: several may be one here, and a reading none */
     uint64_t damaged_blocks; /* skipped for a wrong checksum */
     uint64_t unwritten;      /* of dropped: those that could not be written */
     int write_error;         /* errno of the write that first lost events; 0: none did */

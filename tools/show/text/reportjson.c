@@ -78,7 +78,7 @@ static json_t *report_recording(const struct gp_report *report)
     uint64_t span = r->end_ns > r->begin_ns ? r->end_ns - r->begin_ns : 0;
     return json_pack(
         "{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o,s:s,"
-        "s:I,s:I,s:I,s:I,s:o,s:o}",
+        "s:I,s:I,s:I,s:I,s:o,s:o,s:I}",
         "file", report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line", r->command_line,
         "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0], "allocator", r->allocator,
         "driver", report_driver(r->driver_version), "begin_unix_ns", (json_int_t)r->begin_unix_ns, "seconds",
@@ -90,7 +90,8 @@ static json_t *report_recording(const struct gp_report *report)
         gp_rec_format(r->from_torch, r->from_rmm, r->from_pprof), "before_blocks", (json_int_t)r->before_blocks,
         "before_bytes", (json_int_t)r->before_bytes, "unseen_blocks", (json_int_t)r->unseen_blocks, "unfreed_blocks",
         (json_int_t)r->unfreed_blocks, "part", report_part(r), "attached",
-        r->attached ? json_boolean(r->attached == GP_REC_ATTACHED_YES) : json_null());
+        r->attached ? json_boolean(r->attached == GP_REC_ATTACHED_YES) : json_null(), "recorded_events",
+        (json_int_t)r->recorded);
 }
 
 /* ---- steps and marks --------------------------------------------------------------------------------------- */

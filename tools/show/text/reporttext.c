@@ -590,8 +590,11 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
     if (!r->from_torch && !r->from_rmm && !r->from_pprof) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
-    fprintf(page->out, "%s, %zu event%s%s\n", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
-            gp_text_plural(r->event_count), gp_text_on(page, GP_OFF));
+    fprintf(page->out, "%s, %zu event%s", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
+            gp_text_plural(r->event_count));
+    if (r->recorded != r->event_count && !r->part_of_ns)
+        fprintf(page->out, " (%zu as recorded)", r->recorded);
+    fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
     gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
