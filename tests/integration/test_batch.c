@@ -240,9 +240,17 @@ Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
     program_begin(&spawn, "steps", NULL);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     heard.pid = (uint32_t)spawn.pid;
-    cr_assert_eq(listen_arm(&listen, library), 0);
-    listen_for(&listen, 100);
-    cr_expect_eq(heard.batches, 0, "it was not asked");
+    /* Another viewer of the machine may ask it in some of these; a process that says it unasked does so in each. */
+    uint64_t batches = 1;
+    for (int i = 0; i < 20 && batches; i++) {
+        heard.batches = heard.events = 0;
+        cr_assert_eq(listen_arm(&listen, library), 0);
+        listen_for(&listen, 100);
+        batches = heard.batches;
+        if (batches)
+            listen_disarm(&listen);
+    }
+    cr_expect_eq(batches, 0, "it was not asked");
     snprintf(number, sizeof(number), "%d", (int)spawn.pid);
     cr_assert_eq(spawn_command(&result, "stat", "--json", "-p", number, NULL), 0);
     spawn_result_free(&result);
@@ -258,17 +266,22 @@ Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
     listen_for(&listen, 200); /* until its thread sleeps */
     cr_expect_eq(heard.events, 2);
     listen_disarm(&listen);
+    long before = drain_wakes(spawn.pid);
     cr_assert_eq(spawn_step(&spawn), 0);
+    usleep(50000); /* a thread that was awake sleeps again, which counts */
+    /* If it was woken, by another viewer of the machine, it read its ring for nobody. */
+    bool slept = drain_wakes(spawn.pid) == before;
     cr_assert_eq(listen_arm(&listen, library), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
-    LISTEN_UNTIL(&listen, heard.device.frees >= 3 && heard.types[GP_EVENT_ALLOC] + heard.lost >= 3);
+    LISTEN_UNTIL(&listen, heard.device.frees >= 3 && heard.types[GP_EVENT_ALLOC] + heard.lost >= 2u + slept);
     listen_for(&listen, 200);
     cr_expect_eq(heard.device.calls, 4);
     cr_expect_eq(heard.device.frees, 3);
     cr_expect_eq(heard.high, 9 * MIB);
-    /* The thread slept all the while, so what happened meanwhile was still in the ring. */
-    cr_expect_eq(heard.types[GP_EVENT_ALLOC] + heard.lost, 3, "%llu heard, %llu lost", (unsigned long long)heard.events,
-                 (unsigned long long)heard.lost);
+    /* If the thread slept all the while, what happened meanwhile was still in the ring. */
+    uint64_t told = heard.types[GP_EVENT_ALLOC] + heard.lost;
+    cr_expect(told == 3 || (told == 2 && !slept), "%llu heard, %llu lost", (unsigned long long)heard.events,
+              (unsigned long long)heard.lost);
     cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
     program_end(&spawn);
     listen_close(&listen);
