@@ -204,6 +204,19 @@ static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t wo
     set->count = kept;
 }
 
+/* Which of them is the rank's cannot be known: both may be processes of one rank. */
+static void ranks_name_twice(const struct gp_rank_set *set, const char *command)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        const struct gp_job_rank *rank = &set->ranks[i], *first = set->ranks;
+        while (first < rank && (first->from == GP_RANK_ORDER || first->number != rank->number))
+            first++;
+        if (first < rank && rank->from != GP_RANK_ORDER)
+            gp_error(command, "%s: it is a recording of rank %d, as is %s: both are taken, each as a rank", rank->file,
+                     rank->number, first->file);
+    }
+}
+
 void gp_rank_set_choose(struct gp_rank_set *set, const char *command)
 {
     int32_t *values = calloc(set->count + 1ul, sizeof(*values));
@@ -214,6 +227,7 @@ void gp_rank_set_choose(struct gp_rank_set *set, const char *command)
         ranks_leave(set, command, world, &run);
         run = ranks_run(set, told);
         ranks_leave(set, command, world, &run);
+        ranks_name_twice(set, command);
     }
     free(values);
     free(told);

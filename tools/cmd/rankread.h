@@ -34,7 +34,7 @@ void gp_rank_set_leave(struct gp_rank_set *set, const char *command, const char 
 /* rankfiles.c.  Sets aside what torchrun and other launchers record beside their ranks, after a message: nothing is missing
  * without it. */
 void gp_rank_set_launchers(struct gp_rank_set *set, const char *command);
-/* rankfiles.c.  Leaves out the recordings that are certainly of another job or run than most. */
+/* rankfiles.c.  Leaves out the recordings that are certainly of another job or run than most, and names those of one rank. */
 void gp_rank_set_choose(struct gp_rank_set *set, const char *command);
 
 #endif

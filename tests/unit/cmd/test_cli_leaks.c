@@ -202,3 +202,26 @@ Test(leaks_command, what_is_no_regular_file_in_a_folder_is_left_out)
     expect(run("leaks %s", folder), 1, "remember", "zero.gpuprof: a device, not a regular file; it is left out");
     expect(run("diff %s %s", folder, folder), 1, "", "pipe.gpuprof: a pipe, not a regular file; it is left out");
 }
+
+/* Two processes of one rank, or a file that was copied: the answer has both, as "ranks 0,0". */
+Test(leaks_command, two_recordings_of_one_rank_are_named)
+{
+    struct leak_truth truth;
+    char file[128];
+    for (int i = 0; i < 3; i++) {
+        struct gp_recording *recording = leak_corpus_make(0, 7, &truth);
+        recording->has_rank = true;
+        recording->rank = i / 2;
+        recording->world_size = 2;
+        snprintf(file, sizeof(file), "%s/%c.gpuprof", folder, 'a' + i);
+        cr_assert_eq(recsave(recording, file), 0);
+        gp_recording_free(recording);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct result r = run("%s %s", i ? "leaks" : "report", folder);
+        const char *said = strstr(r.err, "/b.gpuprof: it is a recording of rank 0, as is ");
+        cr_expect(said && strstr(said, "/a.gpuprof: both are taken, each as a rank\n"), "%s", r.err);
+        cr_expect(!strstr(r.err, "rank 1"), "%s", r.err);
+        expect(r, 0, NULL, NULL);
+    }
+}
