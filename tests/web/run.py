@@ -268,6 +268,20 @@ def test_the_answers(case):
     assert "nothing" in said and document["leaks"]["why"] in said, said
 
 
+def test_managed_memory_is_named(case):
+    document, page = fixtures.training(), case.page()
+    top = document["devices"][0]["peak"]["parts"][0]["site"]
+    document["devices"][0]["managed"] = {"peak_bytes": 3 << 29, "end_bytes": 1 << 20, "site": top, "site_bytes": 1 << 30}
+    case.make("managed", document)
+    page.open(case.path("managed"))
+    choose(page, 0)
+    said = page.eval("document.querySelector('.answer').innerText")
+    name = next(site["name"] for site in document["sites"] if site["site"] == top)
+    wanted = f"Managed memory: {size(3 << 29)} at its own peak, {size(1 << 30)} of it by {name}; {size(1 << 20)} at the end."
+    assert wanted in said, said
+    equal(page.complaints(), [], "complaints")
+
+
 def helped(case, name, document, index=0):
     """The sixth answer and the section of a document, as text."""
     case.make(name, document)

@@ -172,6 +172,21 @@ static json_t *report_sleeps(const struct gp_report *report, uint32_t d)
     return list;
 }
 
+/* Null without any.  False: out of memory. */
+static bool report_managed(const struct gp_report *report, uint32_t d, json_t *object)
+{
+    struct gp_kind_peak peak = {0};
+    if (report->devices[d].kinds_seen & 1u << GP_KIND_MANAGED &&
+        !gp_flow_kind_peak(report->flow, d, GP_KIND_MANAGED, &peak))
+        return false;
+    json_t *managed =
+        peak.bytes ? json_pack("{s:I,s:I,s:o,s:I}", "peak_bytes", (json_int_t)peak.bytes, "end_bytes",
+                               (json_int_t)peak.end_bytes, "site", gp_json_known(peak.site ? (int64_t)peak.site : -1),
+                               "site_bytes", (json_int_t)peak.site_bytes)
+                   : json_null();
+    return json_object_set_new(object, "managed", managed) == 0;
+}
+
 json_t *gp_report_device_json(const struct gp_report *report, uint32_t d)
 {
     const struct gp_rec_device *device = &report->recording->devices[d];
@@ -192,7 +207,7 @@ json_t *gp_report_device_json(const struct gp_report *report, uint32_t d)
                   "peak", "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
                   gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
                   report_sizes(report, d), "bill", gp_report_bill_part(report, d));
-    if (object && !gp_forecast_report_add(report, d, object)) {
+    if (object && !(gp_forecast_report_add(report, d, object) && report_managed(report, d, object))) {
         json_decref(object);
         return NULL;
     }

@@ -49,13 +49,20 @@ export function answer(href, question, value, ...details) {
 // In front of sums over time that a trace of PyTorch does not have exactly.
 const bound = (device) => ({ at_least: "at least ", at_most: "at most ", about: "about " })[device.bound] || "";
 
+// In no other figure of the page: its pages may lie in the host's memory.
+function managedWords(model, { managed }) {
+    if (!managed) return null;
+    const by = known(managed.site) ? `, ${bytes(managed.site_bytes)} of it by ${model.shortName(managed.site)}` : "";
+    return `Managed memory: ${bytes(managed.peak_bytes)} at its own peak${by}; ${bytes(managed.end_bytes)} at the end. This is its virtual size, and in no sum of this page.`;
+}
+
 function peakAnswers(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes, counted = device.counted_peak_bytes ?? device.allocated_peak_bytes;
     const share = total > 0 ? `${percent(counted / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
     const [first, ...rest] = model.rows(peak.parts);
     const others = rest.slice(0, 2).map((p) => `${model.shortName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
-        answer("#timeline", "How much?", bound(device) + bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
+        answer("#timeline", "How much?", bound(device) + bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`, managedWords(model, device)),
         answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end, ${bytes(device.allocated_end_bytes)} were allocated.`),
         first ? answer("#peak-table", "Which call site?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
             : answer("#peak", "Which call site?", "none", "Nothing was allocated."),
