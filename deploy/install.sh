@@ -74,7 +74,7 @@ put 755 "$build/bin/gpuprof" bin/gpuprof
 for file in libgpuprof.so libgpuprof-shim.so; do put 755 "$build/lib/$file" "lib/$file"; done
 for file in libcuda.so.1 libnvidia-ml.so.1 libcupti.so.13 libcupti.so.12 libcudart.so.13 libcudart.so.12 libgpuprof-sim.so; do put 755 "$build/lib/gpuprof/sim/$file" "lib/gpuprof/sim/$file"; done
 for file in "$build"/lib/gpuprof/sim/standin/*.so*; do put 755 "$file" "lib/gpuprof/sim/standin/${file##*/}"; done
-for file in sitecustomize.py gpuprof_absent.py gpuprof_absent_serving.py gpuprof_outputs.py gpuprof_serving.py gpuprof_shard.py gpuprof_try.py; do put 644 "$build/lib/gpuprof/sim/python/$file" "lib/gpuprof/sim/python/$file"; done
+for file in sim/python/*.py; do put 644 "$build/lib/gpuprof/$file" "lib/gpuprof/$file"; done
 put 755 "$build/lib/gpuprof/sim/bin/nvidia-smi" lib/gpuprof/sim/bin/nvidia-smi
 put 644 "$build/lib/gpuprof/sim/libcudart_static.a" lib/gpuprof/sim/libcudart_static.a
 for file in include/gpuprof/*.h; do put 644 "$file" "$file"; done

@@ -24,7 +24,8 @@ STANDIN_cudnn := cudnn cudnnconv cudnnplan cudnnrnn cudnntensor
 STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compiled engines_tensor_ir ext graph heuristic ops,libcudnn_$p.so.9) \
 	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)
 STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(STANDIN_PARTS:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/bin/nvidia-smi $(SIMD)/python/sitecustomize.py $(SIMD)/python/gpuprof_absent.py $(SIMD)/python/gpuprof_absent_serving.py $(SIMD)/python/gpuprof_outputs.py $(SIMD)/python/gpuprof_serving.py $(SIMD)/python/gpuprof_shard.py $(SIMD)/python/gpuprof_try.py
+SIM_PYTHON := $(patsubst sim/%,$(SIMD)/%,$(wildcard sim/python/*.py))
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/bin/nvidia-smi $(SIM_PYTHON)
 SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2 $(SIMD)/standin/libnvshmem_host.so.3
 
 # ---- objects ---------------------------------------------------------------------------------------------------------

@@ -62,9 +62,10 @@ def files():
             if ".so" in name and not os.path.islink(os.path.join(build, folder, name)):
                 yield f"{native}/{folder}/{name}", stripped(folder, name), True
     yield f"{native}/{sim}/bin/nvidia-smi", stripped(os.path.join(sim, "bin"), "nvidia-smi"), True
-    for part in "sitecustomize", "gpuprof_absent", "gpuprof_outputs", "gpuprof_serving", "gpuprof_shard", "gpuprof_try":
-        script = os.path.join(sim, "python", part + ".py")
-        yield f"{native}/{script}", read(build, script), False
+    for part in sorted(os.listdir(os.path.join(tree, "sim", "python"))):
+        if part.endswith(".py"):
+            script = os.path.join(sim, "python", part)
+            yield f"{native}/{script}", read(build, script), False
     yield f"{backend.stem()}.data/scripts/gpuprof", read(here, "gpuprof.py"), True
 
 

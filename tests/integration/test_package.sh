@@ -48,7 +48,8 @@ for what in "libdw-dev", "libmicrohttpd-dev", "libsqlite3-dev", "common/LGPL-3":
 tag = email.message_from_bytes(wheel.read(f"{info}/WHEEL"))["Tag"]
 assert sys.argv[1].endswith(f"-{tag}.whl")
 native = sorted(name[len("gpuprof/_native/"):] for name in names if name.startswith("gpuprof/_native/"))
-sim = [f"lib/gpuprof/sim/{name}" for name in ("bin/nvidia-smi", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libcupti.so.12", "libcupti.so.13", "libgpuprof-sim.so", "libnvidia-ml.so.1", "python/gpuprof_absent.py", "python/gpuprof_absent_serving.py", "python/gpuprof_outputs.py", "python/gpuprof_serving.py", "python/gpuprof_shard.py", "python/gpuprof_try.py", "python/sitecustomize.py")]
+sim = [f"lib/gpuprof/sim/{name}" for name in ("bin/nvidia-smi", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libcupti.so.12", "libcupti.so.13", "libgpuprof-sim.so", "libnvidia-ml.so.1")]
+sim += sorted(f"lib/gpuprof/sim/python/{name}" for name in os.listdir("sim/python") if name.endswith(".py"))
 sim += sorted(f"lib/gpuprof/sim/standin/{name}" for name in os.listdir(os.path.join(build, "lib/gpuprof/sim/standin")))
 assert native == ["bin/gpuprof"] + sim + ["lib/libgpuprof-shim.so", "lib/libgpuprof.so"], native
 source = {os.path.relpath(os.path.join(folder, name), "python") for folder, _, files in os.walk("python/gpuprof") for name in files if name.endswith((".py", ".typed"))}

@@ -88,9 +88,7 @@ enum gp_frame_role gp_role_of_python(const char *function, const char *file)
         return GP_ROLE_LIBRARY;
     /* Code that a compiler of PyTorch wrote, and what an administrator puts around other code at Python's start. */
     if (strstr(path, "/torchinductor_") || ends_with(path, "/sitecustomize.py") ||
-        ends_with(path, "/gpuprof_absent.py") || ends_with(path, "/gpuprof_absent_serving.py") ||
-        ends_with(path, "/gpuprof_outputs.py") || ends_with(path, "/gpuprof_shard.py") ||
-        ends_with(path, "/gpuprof_try.py"))
+        strstr(path, "/gpuprof/sim/python/"))
         return GP_ROLE_LIBRARY;
     if (is_standard(path, windows))
         return ends_with(path, "/threading.py") || ends_with(path, "/runpy.py") ? GP_ROLE_START : GP_ROLE_LIBRARY;
