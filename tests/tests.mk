@@ -98,6 +98,14 @@ $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/
 # cub's caching allocator, a peer of bench_cache: only where NVIDIA's toolkit brings its header and there is a C++ compiler.
 CUB_HEADER := $(wildcard $(CUDA_HOME)/include/cccl/cub/util_allocator.cuh)
 CUB_PEER := $(if $(and $(CUB_HEADER),$(shell command -v $(CXX))),$(B)/tests/bench/cub.so)
+# A driver and a CUPTI whose calls do nothing.
+IDLE_DRIVER := $(B)/tests/bench/idle/libcuda.so.1
+$(IDLE_DRIVER): tests/bench/peer/idle_driver.c src/source/abi.h $(STAMP)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(filter-out -fsanitize% -fno-sanitize% --coverage,$(TEST_CFLAGS)) -fPIC -fvisibility=hidden -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
+	$(Q)ln -sf libcuda.so.1 $(@D)/libcupti.so.13
+$(B)/tests/bench/bench_budget $(B)/tests/tiny/bench_budget: | $(IDLE_DRIVER) $(LIB) $(SHIM)
 # Our cache with counters that count nothing.
 CACHE_BARE := $(B)/tests/bench/cache_bare.so
 $(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard core/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) core/base/counter.h core/base/lock.c $(STAMP)

@@ -130,7 +130,7 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set m
  * GP_BUNDLES, for a caller's own data, and GP_PAIRS pairs (count and bytes of one kind of event), of which
  * an event changes one. Two cells fit a cache line; the first line has the lock word too. */
 #define GP_BUNDLES 3
-#define GP_PAIRS   6
+#define GP_PAIRS   8
 /* The first bundle of a pair: pairs have lines of their own. */
 #define GP_PAIR_BUNDLE(_pair) (4 + 2 * (_pair))
 #define GP_BUNDLES_ALL        GP_PAIR_BUNDLE(GP_PAIRS)

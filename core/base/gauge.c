@@ -88,10 +88,11 @@ static unsigned linear_rest(const struct gp_move *move, int64_t more, bool owned
 void gp_gauge_event(const struct gp_move *move, unsigned owner, struct gp_counter_event *event,
                     struct gp_delta deltas[GP_DELTAS])
 {
-    const unsigned all = GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
+    const unsigned allocated = GP_PART_ALLOCATED | GP_PART_KIND, all = allocated | GP_PART_RESERVED;
+    bool plain =
+        move->count == 1 && move->bytes > 0 && move->requested_bytes == move->bytes && move->class_bytes == move->bytes;
     event->deltas = deltas;
-    if (GP_LIKELY(move->kind == GP_KIND_LINEAR && move->parts == all && move->count == 1 && move->bytes > 0 &&
-                  move->requested_bytes == move->bytes && move->class_bytes == move->bytes)) {
+    if (GP_LIKELY(plain && move->kind == GP_KIND_LINEAR && move->parts == all)) {
         int64_t more;
         bool owned = move->owner == owner;
         event->pair = gp_gauge_owned_pair(move->bytes, &more);
@@ -99,6 +100,11 @@ void gp_gauge_event(const struct gp_move *move, unsigned owner, struct gp_counte
         event->amounts[0] = 1;
         event->amounts[1] = move->bytes;
         event->n = linear_rest(move, more, owned, deltas);
+    } else if (plain && move->kind == GP_KIND_POOL && move->parts == allocated && move->owner == owner) {
+        event->pair = gp_gauge_pool_pair(move->bytes);
+        event->amounts[0] = 1;
+        event->amounts[1] = move->bytes;
+        event->n = 0;
     } else {
         event->pair = GP_PAIRS;
         event->n = gp_gauge_deltas(move, deltas);
@@ -141,6 +147,20 @@ void gp_gauge_owned_pairs(struct gp_counter *set, unsigned owner)
     unsigned first = GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES;
     linear_set(set, GP_PAIR_OWNED_SMALL, GP_GAUGE_BIT(first + GP_OWNER_LIVE),
                GP_GAUGE_BIT(first + GP_OWNER_RESERVED) | GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
+}
+
+void gp_gauge_pool_pairs(struct gp_counter *set, unsigned owner)
+{
+    unsigned first = GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES;
+    for (unsigned large = 0; large < 2; large++) {
+        gp_gauge_set pools = pools_of(large);
+        pair_set(set, GP_PAIR_POOL_SMALL + large,
+                 pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE |
+                     GP_GAUGE_BIT(GP_GAUGE_KIND_LIVE + GP_KIND_POOL) | GP_GAUGE_BIT(first + GP_OWNER_LIVE),
+                 pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES |
+                     pools << GP_GAUGE_REQUESTED_BYTES | GP_GAUGE_BIT(GP_GAUGE_KIND_BYTES + GP_KIND_POOL) |
+                     GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
+    }
 }
 
 void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner)

@@ -60,16 +60,19 @@ struct gp_move {
 #define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
 
 /* The pairs of a device's counters (base/counter.h): blocks that the framework reports, whose requested bytes are not
- * known, and linear memory that no framework divides, of the owner that takes most of it and of all others. These come
- * and go more often than anything else. */
+ * known; linear memory that no framework divides, of the owner that takes most of it and of all others; and memory of
+ * pools, of the owner that takes most of that. These come and go more often than anything else. */
 enum gp_gauge_pair {
     GP_PAIR_BLOCK_SMALL,
     GP_PAIR_BLOCK_LARGE,
     GP_PAIR_LINEAR_SMALL,
     GP_PAIR_LINEAR_LARGE,
     GP_PAIR_OWNED_SMALL,
-    GP_PAIR_OWNED_LARGE
+    GP_PAIR_OWNED_LARGE,
+    GP_PAIR_POOL_SMALL,
+    GP_PAIR_POOL_LARGE
 };
+_Static_assert(GP_PAIR_POOL_LARGE + 1 == GP_PAIRS && GP_PAIR_POOL_SMALL % 2 == 0, "small and large follow each other");
 static inline unsigned gp_gauge_block_pair(int64_t bytes)
 {
     return bytes > GP_SMALL_BYTES ? GP_PAIR_BLOCK_LARGE : GP_PAIR_BLOCK_SMALL;
@@ -77,12 +80,17 @@ static inline unsigned gp_gauge_block_pair(int64_t bytes)
 /* Linear memory: the pairs without an owner; those of an owner, once. */
 void gp_gauge_linear_pairs(struct gp_counter *set);
 void gp_gauge_owned_pairs(struct gp_counter *set, unsigned owner);
-/* Of blocks of that owner. */
+/* Of pools' memory of that owner; and of blocks. */
+void gp_gauge_pool_pairs(struct gp_counter *set, unsigned owner);
 void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner);
 
 /* Fills out[] with the gauges that move, the owner's too, and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
-/* The same as an event, with a pair if one fits. owner: of gp_gauge_owned_pairs; GP_WIRE_OWNERS: not called yet.
+static inline unsigned gp_gauge_pool_pair(int64_t bytes)
+{
+    return bytes > GP_SMALL_BYTES ? GP_PAIR_POOL_LARGE : GP_PAIR_POOL_SMALL;
+}
+/* The same as an event, with a pair if one fits. owner: of the kind's pairs; GP_WIRE_OWNERS: they are not set yet.
  * deltas: room for those that it leaves. */
 void gp_gauge_event(const struct gp_move *move, unsigned owner, struct gp_counter_event *event,
                     struct gp_delta deltas[GP_DELTAS]);

@@ -27,7 +27,8 @@ struct gp_record { /* one cache line */
     uint32_t site;
     uint8_t owner;
     uint8_t segment; /* not 0: smaller blocks are cut out of it */
-    uint8_t pad_[2];
+    uint8_t pair;    /* of the counters that its bytes move, + 1 (account/move.h); 0: none is known */
+    uint8_t pad_;
     union {
         struct gp_record_memory { /* what the driver allocated at one address */
             union {

@@ -26,22 +26,8 @@ _Static_assert(offsetof(struct gp_thread, life) == offsetof(struct gp_thread, en
                    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the parts of the word");
 
-struct gp_thread_place;
-
-/* What each entry reads, in a line of its own: it is written when a life begins or ends. */
-static struct gp_life {
-    /* A private page that the kernel clears in every child, however it was made (fork, clone, raw
-     * system call): 0 means that the process is not ours, 2 that the process is about to end, 3 that
-     * the library has been detached. The check costs two loads; getpid() costs a system call, and
-     * pthread_atfork misses raw forks. */
-    uint32_t *x_alive;
-    struct gp_thread_place *x_places; /* GP_THREAD_PLACES + 1 */
-    /* gp_thread.entry of a thread that may enter without further questions: it knows this life, is
-     * outside and not ignored. No thread outside has the word of INSIDE. */
-    uint32_t x_entry;
-    uint32_t x_number; /* of the life, 16 bits without 0; changes only while the library is off */
-} thread_life __attribute__((aligned(64))) = {.x_entry = GP_ENTRY_INSIDE};
-GP_KEEP(thread_life);
+struct gp_thread_lives gp_thread_lives __attribute__((aligned(64))) = {.x_entry = GP_ENTRY_INSIDE};
+GP_KEEP(gp_thread_lives);
 static uint32_t x_thread_count; /* where the next new thread looks for a place */
 GP_KEEP(x_thread_count);
 
@@ -64,14 +50,14 @@ GP_KEEP(x_crowded);
 
 static int places_start(bool is_child)
 {
-    size_t bytes = (GP_THREAD_PLACES + 1) * sizeof(*thread_life.x_places);
-    if (thread_life.x_places && !is_child)
+    size_t bytes = (GP_THREAD_PLACES + 1) * sizeof(*gp_thread_lives.x_places);
+    if (gp_thread_lives.x_places && !is_child)
         return 0;
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return -errno;
     x_places_used = x_crowded = 0;
-    thread_life.x_places = at;
+    gp_thread_lives.x_places = at;
     return 0;
 }
 
@@ -103,7 +89,7 @@ static uint32_t place_take(uint32_t tid, uint32_t first)
     const uint32_t tries = 64; /* each a system call once every place was taken */
     for (uint32_t i = 0; i < tries; i++) {
         uint32_t at = (first + i) % GP_THREAD_PLACES, used = __atomic_load_n(&x_places_used, __ATOMIC_RELAXED);
-        if (!place_claim(&thread_life.x_places[at], tid))
+        if (!place_claim(&gp_thread_lives.x_places[at], tid))
             continue;
         while (used <= at &&
                !__atomic_compare_exchange_n(&x_places_used, &used, at + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -123,7 +109,7 @@ bool gp_thread_all_out(uint64_t deadline_ns)
     for (uint64_t settled = gp_clock_ns() + GP_THREAD_SETTLE_NS; gp_clock_ns() < settled;)
         gp_pause(1000);
     for (uint32_t i = 0; i < __atomic_load_n(&x_places_used, __ATOMIC_SEQ_CST); i++) {
-        struct gp_thread_place *place = &thread_life.x_places[i];
+        struct gp_thread_place *place = &gp_thread_lives.x_places[i];
         /* [out.A] acquire: what the thread did inside; pairs with [out.R], and with [out.B] of a new owner. */
         for (unsigned round = 0; __atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE); round++) {
             GP_TESTPOINT("thread.seen");
@@ -146,15 +132,15 @@ bool gp_thread_all_out(uint64_t deadline_ns)
 static uint32_t life_word(void)
 {
     /* [life.A] acquire: pairs with [life.R]. */
-    uint32_t *page = __atomic_load_n(&thread_life.x_alive, __ATOMIC_ACQUIRE);
+    uint32_t *page = __atomic_load_n(&gp_thread_lives.x_alive, __ATOMIC_ACQUIRE);
     return page ? __atomic_load_n(page, __ATOMIC_ACQUIRE) : 0;
 }
 
 int gp_thread_life_start(void)
 {
-    bool is_first = !thread_life.x_alive;
-    void *page =
-        is_first ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : thread_life.x_alive;
+    bool is_first = !gp_thread_lives.x_alive;
+    void *page = is_first ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                          : gp_thread_lives.x_alive;
     if (page == MAP_FAILED)
         return -errno;
     int error = madvise(page, 4096, MADV_WIPEONFORK) != 0 ? -errno : places_start(!is_first && life_word() == 0);
@@ -163,17 +149,17 @@ int gp_thread_life_start(void)
             munmap(page, 4096);
         return error;
     }
-    __atomic_store_n(&thread_life.x_number, thread_life.x_number % UINT16_MAX + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_OF(thread_life.x_number), __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_thread_lives.x_number, gp_thread_lives.x_number % UINT16_MAX + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_thread_lives.x_entry, GP_ENTRY_OF(gp_thread_lives.x_number), __ATOMIC_RELAXED);
     __atomic_store_n((uint32_t *)page, GP_LIFE_ON, __ATOMIC_RELEASE); /* [life.R], as below */
     /* [life.R] release: everything that start prepared; pairs with [life.A]. */
-    __atomic_store_n(&thread_life.x_alive, page, __ATOMIC_RELEASE);
+    __atomic_store_n(&gp_thread_lives.x_alive, page, __ATOMIC_RELEASE);
     return 0;
 }
 
 static void life_set(uint32_t word)
 {
-    uint32_t *page = __atomic_load_n(&thread_life.x_alive, __ATOMIC_ACQUIRE);
+    uint32_t *page = __atomic_load_n(&gp_thread_lives.x_alive, __ATOMIC_ACQUIRE);
     if (page)
         __atomic_store_n(page, word, __ATOMIC_RELEASE);
 }
@@ -187,7 +173,7 @@ void gp_thread_life_leave(void)
 {
     life_set(GP_LIFE_LEFT);
     /* Entries ask first now, and do not show themselves. */
-    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_INSIDE, __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_thread_lives.x_entry, GP_ENTRY_INSIDE, __ATOMIC_RELAXED);
 }
 
 bool gp_thread_life_on(void)
@@ -205,7 +191,7 @@ bool gp_thread_life_ours(void)
 
 static struct gp_thread_place *thread_place(const struct gp_thread *me)
 {
-    return &thread_life.x_places[me->number - 1];
+    return &gp_thread_lives.x_places[me->number - 1];
 }
 
 /* What the thread keeps belongs to another life, or there is nothing yet. */
@@ -228,7 +214,7 @@ static GP_COLD void thread_first(struct gp_thread *me, uint16_t life)
 
 void gp_thread_enrol(void)
 {
-    uint16_t life = (uint16_t)__atomic_load_n(&thread_life.x_number, __ATOMIC_RELAXED);
+    uint16_t life = (uint16_t)__atomic_load_n(&gp_thread_lives.x_number, __ATOMIC_RELAXED);
     if (life && gp_thread.life != life)
         thread_first(&gp_thread, life);
 }
@@ -256,7 +242,7 @@ static inline bool thread_shown(struct gp_thread *me, uint32_t entry, uint32_t l
     return true;
 #endif
     /* 0 is far above `least` once 1 is subtracted. */
-    if (GP_LIKELY(life_word() - 1 < least && entry == __atomic_load_n(&thread_life.x_entry, __ATOMIC_RELAXED)))
+    if (GP_LIKELY(life_word() - 1 < least && entry == __atomic_load_n(&gp_thread_lives.x_entry, __ATOMIC_RELAXED)))
         return true;
     thread_out(me);
     return false;
@@ -276,7 +262,7 @@ static GP_COLD bool thread_enter_slow(struct gp_thread *me, uint32_t least)
     GP_TESTPOINT("thread.begun");
     me->inside = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* as in thread_shown */
-    uint16_t life = (uint16_t)__atomic_load_n(&thread_life.x_number, __ATOMIC_RELAXED);
+    uint16_t life = (uint16_t)__atomic_load_n(&gp_thread_lives.x_number, __ATOMIC_RELAXED);
     if (me->life != life)
         thread_first(me, life);
     return thread_shown(me, GP_ENTRY_OF(life), least);
@@ -288,7 +274,7 @@ static inline bool thread_enter(uint32_t least)
 {
     struct gp_thread *me = &gp_thread;
     uint32_t entry = me->entry;
-    if (GP_UNLIKELY(entry != __atomic_load_n(&thread_life.x_entry, __ATOMIC_RELAXED)))
+    if (GP_UNLIKELY(entry != __atomic_load_n(&gp_thread_lives.x_entry, __ATOMIC_RELAXED)))
         return thread_enter_slow(me, least);
     GP_TESTPOINT("thread.begun");
     me->entry = entry | GP_ENTRY_INSIDE;

@@ -36,10 +36,34 @@ struct gp_thread {
     uint8_t reported : 2;     /* by CUPTI, of the driver call under way: enum gp_reported (source/internal.h) */
     uint8_t made : 1;         /* CUPTI has told of the context that this call makes */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
+    const void *frame; /* of our function that the driver call under way entered: the caller's are above it; or NULL */
 };
-_Static_assert(sizeof(struct gp_thread) <= 48, "static TLS is scarce");
+_Static_assert(sizeof(struct gp_thread) <= 56, "static TLS is scarce");
 
 extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
+
+struct gp_thread_place; /* thread.c */
+
+/* What each entry reads, in a line of its own: it is written when a life begins or ends. */
+extern struct gp_thread_lives {
+    /* A private page that the kernel clears in every child, however it was made (fork, clone, raw
+     * system call): 0 means that the process is not ours, 2 that the process is about to end, 3 that
+     * the library has been detached. The check costs two loads; getpid() costs a system call, and
+     * pthread_atfork misses raw forks. */
+    uint32_t *x_alive;
+    struct gp_thread_place *x_places; /* GP_THREAD_PLACES + 1 */
+    /* gp_thread.entry of a thread that may enter without further questions: it knows this life, is
+     * outside and not ignored. No thread outside has the word of INSIDE. */
+    uint32_t x_entry;
+    uint32_t x_number; /* of the life, 16 bits without 0; changes only while the library is off */
+} gp_thread_lives GP_HIDDEN;
+
+/* Whether this thread has entered before in this life, and is neither inside nor ignored: for work that touches nothing but
+ * gp_thread and the caller's own data. The library may be off by now. */
+static inline bool gp_thread_is_known(void)
+{
+    return gp_thread.entry == __atomic_load_n(&gp_thread_lives.x_entry, __ATOMIC_RELAXED);
+}
 
 /* Enters our code on this thread. False: the library is off, this is a forked child or one of
  * our own threads, or the thread is already inside (a signal handler that calls CUDA); the

@@ -102,17 +102,32 @@ uint64_t gp_feed_devices(void)
     return bits;
 }
 
-/* Whose linear memory has pairs of its own. Threads that come while another sets them use the other pairs: an event
- * moves the same gauges with either. */
-static GP_COLD unsigned account_linear_owner(struct gp_account *account, unsigned owner)
+/* The owner of the kind's pairs; the first one that takes such memory. Threads that come while another sets the pairs move
+ * the same gauges without them. */
+static GP_COLD unsigned account_pair_claim(struct gp_account *account, struct gp_pair_owner *pairs, unsigned owner)
 {
     uint32_t none = 0;
-    if (!__atomic_compare_exchange_n(&account->x_linear_claimed, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(&pairs->x_claimed, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return GP_WIRE_OWNERS;
-    gp_gauge_owned_pairs(account->counter, owner);
-    /* [linear.R] release: the gauges of the pairs; pairs with [linear.A]. */
-    __atomic_store_n(&account->x_linear_owner, (uint8_t)(owner + 1), __ATOMIC_RELEASE);
+    if (pairs == &account->pairs[GP_PAIR_OWNED_SMALL / 2])
+        gp_gauge_owned_pairs(account->counter, owner);
+    else
+        gp_gauge_pool_pairs(account->counter, owner);
+    /* [pairs.R] release: the gauges of the pairs; pairs with [pairs.A]. */
+    __atomic_store_n(&pairs->x_owner, (uint8_t)(owner + 1), __ATOMIC_RELEASE);
     return owner;
+}
+
+static unsigned account_pair_owner(struct gp_account *account, const struct gp_move *move)
+{
+    struct gp_pair_owner *pairs =
+        &account->pairs[(move->kind == GP_KIND_POOL ? GP_PAIR_POOL_SMALL : GP_PAIR_OWNED_SMALL) / 2];
+    unsigned owner = __atomic_load_n(&pairs->x_owner, __ATOMIC_ACQUIRE); /* [pairs.A] acquire: pairs with [pairs.R] */
+    if (GP_LIKELY(owner))
+        return owner - 1;
+    bool is_theirs = move->kind == GP_KIND_LINEAR || move->kind == GP_KIND_POOL;
+    return is_theirs && move->parts & GP_PART_ALLOCATED ? account_pair_claim(account, pairs, move->owner)
+                                                        : GP_WIRE_OWNERS;
 }
 
 uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
@@ -123,15 +138,7 @@ uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move
     uint64_t time_ns = 0;
     if (!account)
         return 0;
-    /* [linear.A] acquire: pairs with [linear.R]. */
-    unsigned owner = __atomic_load_n(&account->x_linear_owner, __ATOMIC_ACQUIRE);
-    if (GP_LIKELY(owner))
-        owner--;
-    else if (move->kind == GP_KIND_LINEAR && move->parts & GP_PART_ALLOCATED)
-        owner = account_linear_owner(account, move->owner);
-    else
-        owner = GP_WIRE_OWNERS;
-    gp_gauge_event(move, owner, &event, deltas);
+    gp_gauge_event(move, account_pair_owner(account, move), &event, deltas);
     if (event.n || event.pair < GP_PAIRS)
         gp_counter_move(account->counter, gp_thread.number, op, &event, &time_ns);
     return time_ns;
@@ -306,6 +313,11 @@ void gp_feed_poll_want(unsigned bits)
 {
     if (GP_UNLIKELY(bits & ~__atomic_load_n(&x_ever, __ATOMIC_RELAXED))) /* read first: pools ask at every call */
         __atomic_fetch_or(&x_ever, bits, __ATOMIC_RELAXED);              /* flags; they publish nothing */
+    /* Pools and graphs ask at every call, so the flags are read first here too. If the poller takes them at this moment, its
+     * poll comes after that, and it polls some times more (GP_POLL_TRAIL). */
+    const unsigned often = GP_POLL_POOLS | GP_POLL_GRAPHS;
+    if (!(bits & ~often) && !(bits & ~__atomic_load_n(&x_wanted, __ATOMIC_RELAXED)))
+        return;
     /* One system call per change from idle to busy, none while the poller has not yet read the
      * flags. */
     if (__atomic_fetch_or(&x_wanted, bits, __ATOMIC_ACQ_REL) == 0 && gp_accounts.setup.wake_poller)

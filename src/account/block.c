@@ -61,10 +61,10 @@ static GP_COLD void block_putback(const struct gp_record *record, uint64_t since
 
 /* A created pool must know how many of its blocks are live, because it lives until the last one
  * is freed. */
-static void block_pool(const struct gp_record *record, int change)
+static inline void block_pool(const struct gp_record *record, int change)
 {
     if (record->kind == GP_KIND_POOL) {
-        if (record->device != GP_NO_DEVICE)
+        if (change > 0 && record->device != GP_NO_DEVICE)
             gp_polled_expect(record->device);
         if (record->memory.pool)
             gp_pool_count(record->memory.pool, change);
@@ -160,6 +160,8 @@ static __attribute__((noinline)) void block_alloc(const struct gp_allocation *bl
         record.segment = GP_SEGMENT_FRAMEWORK;
         record.owner = owner;
     }
+    if (block->space == GP_SPACE_DEVICE && block->bytes == block->requested_bytes)
+        record.pair = gp_account_pair(block->kind, block->bytes);
     record.site = gp_event_site_of(&record);
     if (GP_UNLIKELY(provisional)) /* if it turns out to be none (ground.c) */
         record.memory.own_site = gp_event_here(block->device, record.kind);
@@ -176,20 +178,23 @@ static __attribute__((noinline)) void block_alloc(const struct gp_allocation *bl
         gp_ground_provisional(&record);
 }
 
-static GP_COLD void linear_any(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+static GP_COLD void block_any(enum gp_wire_kind kind, uint64_t address, uint64_t bytes, int device, uint32_t ctx,
+                              uint64_t stream)
 {
     block_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                        .kind = GP_KIND_LINEAR,
+                                        .kind = kind,
                                         .device = device,
                                         .ctx = ctx,
                                         .address = address,
                                         .bytes = bytes,
-                                        .requested_bytes = bytes});
+                                        .requested_bytes = bytes,
+                                        .stream = stream});
 }
 
-/* Linear memory comes and goes more often than any other kind. Nothing waits for it, no block lies on it, and no stack
- * is recorded: then an allocation is a record, a move and an event. */
-void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+/* Linear memory, and that of a device's own pool, come and go more often than any other kind. Nothing waits for it, no
+ * block lies on it, and no stack is recorded: then an allocation is a record, a move and an event. */
+static inline __attribute__((always_inline)) void block_often(enum gp_wire_kind kind, uint64_t address, uint64_t bytes,
+                                                              int device, uint32_t ctx, uint64_t stream)
 {
     struct gp_account *account =
         (unsigned)device < GP_WIRE_DEVICES
@@ -198,31 +203,46 @@ void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
     struct gp_map *map = gp_accounts.blocks;
     if (GP_UNLIKELY(!address || !account || gp_before_map() || gp_memory_on() || gp_site_on() ||
                     __atomic_load_n(&gp_accounts.x_memory_waits, __ATOMIC_RELAXED))) {
-        linear_any(address, bytes, device, ctx);
+        block_any(kind, address, bytes, device, ctx, stream);
         return;
     }
     uint64_t hash = gp_map_prefetch(map, GP_SPACE_DEVICE, address); /* it arrives while the owner is found */
-    uint32_t raises = gp_counter_raises(account->counter);
+    uint32_t raises = kind == GP_KIND_LINEAR ? gp_counter_raises(account->counter) : 0;
     struct gp_owner owner = gp_owner_here();
-    if (GP_UNLIKELY(owner.segment)) {
-        linear_any(address, bytes, device, ctx);
+    if (GP_UNLIKELY(owner.segment && kind == GP_KIND_LINEAR)) {
+        block_any(kind, address, bytes, device, ctx, stream);
         return;
     }
     struct gp_record record = {
         .key = address,
         .space = GP_SPACE_DEVICE,
-        .kind = GP_KIND_LINEAR,
+        .kind = (uint8_t)kind,
         .device = (uint8_t)device,
         .ctx = ctx,
         .bytes = bytes,
         .requested_bytes = bytes,
         .owner = owner.row,
+        .pair = gp_account_pair(kind, bytes),
         .memory.raises = raises,
     };
     if (GP_UNLIKELY(!block_insert(map, hash, &record)))
         return;
-    gp_event_record_at(GP_EVENT_ALLOC, &record, 0, record.time_ns);
+    if (kind == GP_KIND_POOL) {
+        gp_polled_expect_of(account);
+        gp_feed_poll_want(GP_POLL_POOLS);
+    }
+    gp_event_record_at(GP_EVENT_ALLOC, &record, stream, record.time_ns);
     gp_ground_add(&record);
+}
+
+void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+{
+    block_often(GP_KIND_LINEAR, address, bytes, device, ctx, 0);
+}
+
+void gp_feed_pooled(uint64_t address, uint64_t bytes, int device, uint64_t stream)
+{
+    block_often(GP_KIND_POOL, address, bytes, device, 0, stream);
 }
 
 void gp_feed_alloc(const struct gp_allocation *block)

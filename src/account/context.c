@@ -354,7 +354,8 @@ void gp_feed_capture_broke(uint64_t stream)
 bool gp_feed_stream_is_capturing(uint64_t stream)
 {
     struct gp_record record;
-    return gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.stream.capture;
+    return __atomic_load_n(&gp_accounts.x_captures, __ATOMIC_RELAXED) &&
+           gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.stream.capture;
 }
 
 /* ---- modules -------------------------------------------------------------------------------------------------- */

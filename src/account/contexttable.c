@@ -17,6 +17,7 @@
 #define GP_CONTEXT_PLACES  16u
 #define GP_CONTEXT_COUNTED (1ull << 63)
 static uint64_t x_contexts[GP_CONTEXTS];
+static uint64_t x_devices; /* a bit per device that a context has or had */
 
 static uint64_t context_entry(uint32_t ctx, int device)
 {
@@ -41,6 +42,12 @@ static uint64_t *context_find(uint32_t ctx, uint64_t *was)
     return NULL;
 }
 
+/* Before the entry, so that who finds the entry finds the bit. */
+static void context_device(int device)
+{
+    __atomic_fetch_or(&x_devices, 1ull << (unsigned)device % 64, __ATOMIC_RELEASE);
+}
+
 /* Puts it into a free entry, else into one whose context was not counted. False: there is none. */
 static bool context_put(uint32_t ctx, uint64_t fresh)
 {
@@ -56,12 +63,16 @@ static bool context_put(uint32_t ctx, uint64_t fresh)
 void gp_feed_context_learned(uint32_t ctx, int device)
 {
     uint64_t was;
-    if (gp_account_of(device) && !context_find(ctx, &was))
+    if (!gp_account_of(device))
+        return;
+    context_device(device);
+    if (!context_find(ctx, &was))
         context_put(ctx, context_entry(ctx, device));
 }
 
 bool gp_context_count(uint32_t ctx, int device)
 {
+    context_device(device);
     uint64_t was, *entry = context_find(ctx, &was), counted = context_entry(ctx, device) | GP_CONTEXT_COUNTED;
     /* A thread that learned it while another counted it may have put it in front of the counted one. */
     for (unsigned i = 0; i < GP_CONTEXT_PLACES; i++)
@@ -77,6 +88,11 @@ int gp_feed_context_device(uint32_t ctx)
 {
     uint64_t was;
     return ctx && context_find(ctx, &was) ? (int)(was & 255) - 1 : GP_DEVICE_UNKNOWN;
+}
+
+bool gp_feed_context_is_only(int device)
+{
+    return __atomic_load_n(&x_devices, __ATOMIC_RELAXED) == 1ull << (unsigned)device % 64;
 }
 
 bool gp_context_forget(uint32_t ctx, int device)

@@ -44,7 +44,7 @@ bool gp_framework_failed(int device, enum gp_wire_kind kind)
 
 void gp_feed_context_used(int device, uint32_t ctx, uint64_t context)
 {
-    struct gp_account *account = device < 0 || !ctx || !context ? NULL : gp_account_of(device);
+    struct gp_account *account = device < 0 || !ctx || !context ? NULL : gp_account_at(device);
     uint32_t none = 0;
     if (!account || GP_LIKELY(__atomic_load_n(&account->framework.x_ctx, __ATOMIC_RELAXED)) ||
         !__atomic_compare_exchange_n(&account->framework.x_ctx, &none, GP_CTX_BUSY, false, __ATOMIC_RELAXED,

@@ -89,9 +89,11 @@ struct gp_framework {
 
 struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
-    /* Whose linear memory has pairs of its own (base/gauge.h), + 1; 0: nobody's yet. The first owner that takes any. */
-    uint32_t x_linear_claimed; /* a thread sets the pairs, or has set them */
-    uint8_t x_linear_owner;
+    /* Whose linear memory, and whose memory of pools, has the pairs 2 i and 2 i + 1 (base/gauge.h). */
+    struct gp_pair_owner {
+        uint32_t x_claimed; /* a thread sets the pairs, or has set them */
+        uint8_t x_owner;    /* + 1; 0: nobody's yet. The first owner that takes any. */
+    } pairs[GP_PAIRS / 2];
     struct gp_framework framework;
     struct gp_framework heaps[GP_DOORS]; /* of sub-allocators (heap.c) */
     int64_t x_unmapped; /* bytes of handles of cuMemCreate beyond their mappings: in sites, not in allocated_bytes */
@@ -143,5 +145,14 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "base/counter.h");
 /* The account of a device index; creates it. Returns NULL, and counts it, if the index is
  * unknown or out of range. */
 struct gp_account *gp_account_of(int device);
+/* The same without a call where it is there already, which is nearly always. */
+static inline struct gp_account *gp_account_at(int device)
+{
+    struct gp_account *account =
+        (unsigned)device < GP_WIRE_DEVICES
+            ? __atomic_load_n(&gp_accounts.x_devices[device], __ATOMIC_ACQUIRE) /* [account.A] */
+            : NULL;
+    return GP_LIKELY(account) ? account : gp_account_of(device);
+}
 
 #endif

@@ -52,8 +52,8 @@ static bool polled_any(struct gp_account *account)
 void gp_polled_expect(int device)
 {
     struct gp_account *account = gp_account_of(device);
-    if (account && !polled_any(account))
-        __atomic_fetch_or(&account->x_flags, GP_DEVICE_POLLED, __ATOMIC_RELAXED);
+    if (account)
+        gp_polled_expect_of(account);
 }
 
 static void polled_move(struct gp_account *account, unsigned gauge, int64_t change)

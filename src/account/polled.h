@@ -44,6 +44,11 @@ void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *pe
 void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded,
                      const struct gp_gauge_value *gauges);
 /* Memory of a pool was handed out: reserved bytes have a polled part from now on. */
+static inline void gp_polled_expect_of(struct gp_account *account)
+{
+    if (GP_UNLIKELY(!(__atomic_load_n(&account->x_flags, __ATOMIC_RELAXED) & GP_DEVICE_POLLED)))
+        __atomic_fetch_or(&account->x_flags, GP_DEVICE_POLLED, __ATOMIC_RELAXED);
+}
 void gp_polled_expect(int device);
 /* The bytes that the device's pools handed out, and those that they hold, by a snapshot that is not
  * folded. */

@@ -299,7 +299,7 @@ void gp_feed_pool_use(int device, uint64_t pool)
 
 uint64_t gp_feed_pool_of(int device)
 {
-    struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    struct gp_account *account = device < 0 ? NULL : gp_account_at(device);
     return account ? __atomic_load_n(&account->x_pool, __ATOMIC_RELAXED) : 0;
 }
 

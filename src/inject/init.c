@@ -387,6 +387,7 @@ void gp_inject_start(const char *settings)
         gp_thread_leave();
     gp_nvtx_start();
     inject_poller();
+    gp_call_x_captures = settings != NULL; /* attached late, perhaps during one */
     gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
     inject_source(&options);
     if (settings && gp_inject_session.header->source == GP_SOURCE_NONE)

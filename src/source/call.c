@@ -10,6 +10,7 @@
 #include "source/source.h"
 
 bool gp_call_timed;
+uint32_t gp_call_x_captures;
 int (*gp_call_ask_device)(void *context, uint32_t ctx);
 uint32_t (*gp_call_ask_number)(void *context);
 uint32_t gp_call_slots[GP_CALL_SLOTS];

@@ -88,29 +88,57 @@ static bool cupti_has_begun(struct gp_call *call)
     return true;
 }
 
-static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
+/* The begin of most calls: their handlers have nothing to do then, so it needs no entry. False: it needs one. */
+static inline bool cupti_is_entered(const struct gp_hook *hook, const struct gp_cupti_call *data)
 {
-    const struct gp_hook *hook = gp_dispatch_find(id);
-    if (!hook)
-        return;
-    struct gp_call call = {
+    if (hook->handler->enter || gp_call_timed || !gp_thread_is_known())
+        return false;
+    *data->slot = 0;
+    gp_thread.node_type = 0;
+    gp_thread.reported = GP_REPORTED_BEGIN;
+    return true;
+}
+
+static inline struct gp_call cupti_call(const struct gp_hook *hook, const struct gp_cupti_call *data)
+{
+    return (struct gp_call){
         .hook = hook,
         .params = data->params,
         .context = data->context,
         .ctx = data->context ? cupti_known(data->context, data->context_uid) : 0,
         .slot = data->slot,
     };
-    if (data->site == GP_CUPTI_ENTER) {
-        gp_dispatch_enter(&call);
-        if (hook->handler->enter &&
-            hook->handler != &gp_on_green_destroy) /* else the hooks have a note of theirs there */
-            gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = (uint32_t)*call.slot;
-        gp_thread.reported = GP_REPORTED_BEGIN;
-    } else if (!cupti_has_returned() || cupti_has_begun(&call)) {
+}
+
+static __attribute__((noinline)) void cupti_on_enter(const struct gp_hook *hook, const struct gp_cupti_call *data)
+{
+    if (!gp_thread_enter())
+        return;
+    int saved_errno = errno;
+    struct gp_call call = cupti_call(hook, data);
+    gp_dispatch_enter(&call);
+    if (hook->handler->enter && hook->handler != &gp_on_green_destroy) /* else the hooks have a note of theirs there */
+        gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = (uint32_t)*call.slot;
+    gp_thread.reported = GP_REPORTED_BEGIN;
+    errno = saved_errno;
+    gp_thread_leave();
+}
+
+static __attribute__((noinline)) void cupti_on_exit(const struct gp_hook *hook, const struct gp_cupti_call *data)
+{
+    if (!gp_thread_enter())
+        return;
+    int saved_errno = errno;
+    struct gp_call call = cupti_call(hook, data);
+    if (!cupti_has_returned() || cupti_has_begun(&call)) {
         call.result = *(const uint32_t *)data->result;
+        gp_thread.frame = __builtin_frame_address(0);
         gp_dispatch_exit(&call);
+        gp_thread.frame = NULL;
         gp_thread.reported = GP_REPORTED_ALL;
     }
+    errno = saved_errno;
+    gp_thread_leave();
 }
 
 static uint32_t cupti_number(void *context)
@@ -192,31 +220,41 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
     }
 }
 
+static GP_COLD void cupti_on_state(void)
+{
+    __atomic_store_n(&cupti.x_fatal, 1, __ATOMIC_RELAXED);
+    int saved_errno = errno;
+    gp_poll_wake();
+    errno = saved_errno;
+}
+
+static __attribute__((noinline)) void cupti_on_other(int domain, uint32_t id, const void *data)
+{
+    if (domain == GP_CUPTI_DOMAIN_DRIVER) {
+        if (id == cupti.pulse) /* on the poll thread too */
+            __atomic_fetch_add(&cupti.x_beats, 1, __ATOMIC_RELAXED);
+    } else if (domain == GP_CUPTI_DOMAIN_STATE) {
+        cupti_on_state();
+    } else if (domain == GP_CUPTI_DOMAIN_RESOURCE && gp_thread_enter()) {
+        int saved_errno = errno;
+        cupti_on_resource(id, data);
+        errno = saved_errno;
+        gp_thread_leave();
+    }
+}
+
 /* Runs on the application's threads, inside driver calls, possibly with the driver's locks held: no
  * CUDA calls, no malloc, errno kept. */
 static void cupti_callback(void *user, int domain, uint32_t id, const void *data)
 {
+    const struct gp_hook *hook = domain == GP_CUPTI_DOMAIN_DRIVER ? gp_dispatch_find(id) : NULL;
     (void)user;
-    if (GP_UNLIKELY(id == cupti.pulse && domain == GP_CUPTI_DOMAIN_DRIVER)) { /* on the poll thread too */
-        __atomic_fetch_add(&cupti.x_beats, 1, __ATOMIC_RELAXED);
-        return;
-    }
-    if (GP_UNLIKELY(domain == GP_CUPTI_DOMAIN_STATE)) {
-        __atomic_store_n(&cupti.x_fatal, 1, __ATOMIC_RELAXED);
-        int saved_errno = errno;
-        gp_poll_wake();
-        errno = saved_errno;
-        return;
-    }
-    if (!gp_thread_enter())
-        return;
-    int saved_errno = errno;
-    if (domain == GP_CUPTI_DOMAIN_DRIVER)
-        cupti_on_driver(id, data);
-    else if (domain == GP_CUPTI_DOMAIN_RESOURCE)
-        cupti_on_resource(id, data);
-    errno = saved_errno;
-    gp_thread_leave();
+    if (GP_UNLIKELY(!hook))
+        cupti_on_other(domain, id, data);
+    else if (((const struct gp_cupti_call *)data)->site != GP_CUPTI_ENTER)
+        cupti_on_exit(hook, data);
+    else if (!cupti_is_entered(hook, data))
+        cupti_on_enter(hook, data);
 }
 
 /* ---- one copy of the library ---------------------------------------------------------------------------------- */

@@ -34,21 +34,16 @@ enum {
 #undef GP_HOOK
 #define GP_HOOK_NAMED(_name, _handler, ...)
 #define GP_HOOK(_id, _name, _handler, ...) [_id] = GP_ROW_##_name + 1,
-static uint8_t rows[GP_HOOK_IDS] = {
+uint8_t gp_dispatch_rows[GP_HOOK_IDS] = {
 #include "source/hooks.def"
 };
 #undef GP_HOOK
 _Static_assert(GP_COUNT(gp_hooks) < 255, "row numbers fit a byte");
 
-const struct gp_hook *gp_dispatch_find(uint32_t id)
-{
-    return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
-}
-
 /* Replaces the ids of all rows: row numbers + 1 by id.  Call it while no callback is enabled. */
 static void dispatch_bind(const uint8_t bound[GP_HOOK_IDS])
 {
-    memcpy(rows, bound, sizeof(rows));
+    memcpy(gp_dispatch_rows, bound, sizeof(gp_dispatch_rows));
 }
 
 void gp_dispatch_enter(struct gp_call *call)

@@ -149,6 +149,8 @@ void gp_hooks_look(void)
         return;
     gp_loader_look(past_visit, &found);
     if (found != before)
+        __atomic_store_n(&gp_call_x_captures, 1, __ATOMIC_RELAXED);
+    if (found != before)
         __atomic_store_n(&x_past, found, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
 }
 

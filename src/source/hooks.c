@@ -89,14 +89,9 @@ static GP_COLD void hooks_left(const void *caller)
 }
 
 /* A call that was made from below this one's place on the stack is over, whether it returned or not. */
-static inline void hooks_enter_way(const struct gp_hooks_call *call)
+static inline bool hooks_is_left(const uintptr_t *way, const struct gp_hooks_call *call)
 {
-    uintptr_t *way = hooks_way();
-    if (!way)
-        return;
-    if (GP_UNLIKELY(*way && *way <= (uintptr_t)call))
-        gp_feed_call_left();
-    *way = (uintptr_t)call;
+    return GP_UNLIKELY(way && *way && *way <= (uintptr_t)call);
 }
 
 static inline void hooks_leave_way(void)
@@ -106,39 +101,63 @@ static inline void hooks_leave_way(void)
         *way = 0;
 }
 
+static __attribute__((noinline)) bool hooks_begin_inside(struct gp_hooks_call *call)
+{
+    if (!gp_thread_enter())
+        return false;
+    int saved_errno = errno;
+    if (hooks_is_left(hooks_way(), call))
+        gp_feed_call_left();
+    if (call->resource->before)
+        call->resource->before(call);
+    if (call->call.hook)
+        gp_dispatch_enter(&call->call);
+    errno = saved_errno;
+    gp_thread_leave();
+    return true;
+}
+
 /* False: the call is not accounted.  The thread is ignored until the end of the call: calls that
  * the driver makes by itself are not the program's. */
 static bool hooks_begin(struct gp_hooks_call *call, enum gp_hooks_row row, const void *params)
 {
     const struct gp_hooks_resource *resource = &gp_hooks_resources[row];
-    if (!gp_thread_enter())
+    const struct gp_hook *hook = (unsigned)row < gp_hook_count ? &gp_hooks[row] : NULL;
+    /* One by one: the compiler would clear the whole with an instruction that is slow to start. */
+    call->call.hook = hook;
+    call->call.params = params;
+    call->call.context = NULL;
+    call->call.ctx = 0;
+    call->call.slot = &call->slot;
+    call->call.asked_bytes = 0;
+    call->call.asked_kind = GP_KIND_NONE;
+    call->resource = resource;
+    call->slot = 0;
+    call->own = call->token = call->green = 0;
+    call->let = false;
+    bool has_before = resource->before || (hook && hook->handler->enter) || gp_call_timed;
+    if (!has_before && gp_thread_is_known() && !hooks_is_left(hooks_way(), call))
+        gp_thread.node_type = 0; /* nothing else is to be done before most calls: it needs no entry */
+    else if (!hooks_begin_inside(call))
         return false;
-    int saved_errno = errno;
-    *call = (struct gp_hooks_call){
-        .call = {.hook = (unsigned)row < gp_hook_count ? &gp_hooks[row] : NULL, .params = params, .slot = &call->slot},
-        .resource = resource->before || resource->after ? resource : NULL,
-    };
-    hooks_enter_way(call);
-    if (call->resource && resource->before)
-        resource->before(call);
-    if (call->call.hook)
-        gp_dispatch_enter(&call->call);
-    errno = saved_errno;
-    gp_thread_leave();
+    uintptr_t *way = hooks_way();
+    if (way)
+        *way = (uintptr_t)call;
     call->heed = gp_thread_ignore();
     return true;
 }
 
-static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
+static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result, const void *frame)
 {
     gp_thread_heed(call->heed);
     hooks_leave_way();
     if (!gp_thread_enter())
         return result; /* switched off meanwhile */
     int saved_errno = errno;
+    gp_thread.frame = frame;
     call->call.result = result;
     const struct gp_hooks_resource *resource = call->resource;
-    bool has_after = resource && resource->after;
+    bool has_after = resource->after != NULL;
     if (has_after && resource->is_maker)
         resource->after(call);
     if (!call->own) /* else the current context may be the one that just died */
@@ -147,6 +166,7 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
         resource->after(call);
     if (call->call.hook)
         gp_dispatch_exit(&call->call);
+    gp_thread.frame = NULL;
     errno = saved_errno;
     gp_thread_leave();
     return result;
@@ -239,7 +259,7 @@ static GP_COLD uint32_t hooks_late(enum gp_hooks_row row, const void *params, ui
         struct gp_hooks_call call;                                                                                     \
         if (!hooks_begin(&call, GP_HOOKS_##_name, &params))                                                            \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
-        return hooks_end(&call, real GP_HOOKS_ARGS(__VA_ARGS__));                                                      \
+        return hooks_end(&call, real GP_HOOKS_ARGS(__VA_ARGS__), __builtin_frame_address(0));                          \
     }                                                                                                                  \
     GP_HOOKS_WRAPPER(_name, __VA_ARGS__)
 

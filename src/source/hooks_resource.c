@@ -421,10 +421,12 @@ static void hooks_captured(const struct gp_hooks_call *call, void *stream, int t
     gp_thread.node = count == 1 && nodes ? (uint64_t)(uintptr_t)nodes[0] : 0;
 }
 
+/* A stream joins a capture by waiting for another stream, so the driver is asked; but not while there can be none. */
 #define GP_CAPTURED(_name, _twin, _type)                                                                               \
     static void gp_after_##_name(struct gp_hooks_call *call)                                                           \
     {                                                                                                                  \
-        hooks_captured(call, GP_PARAMS(&call->call, _name)->hStream, _twin, _type);                                    \
+        if (GP_UNLIKELY(__atomic_load_n(&gp_call_x_captures, __ATOMIC_RELAXED)))                                       \
+            hooks_captured(call, GP_PARAMS(&call->call, _name)->hStream, _twin, _type);                                \
     }
 GP_CAPTURED(cuMemAllocAsync, 0, GP_CU_NODE_ALLOC)
 GP_CAPTURED(cuMemAllocAsync_ptsz, 1, GP_CU_NODE_ALLOC)

@@ -5,6 +5,7 @@
 #ifndef GP_SOURCE_INTERNAL_H
 #define GP_SOURCE_INTERNAL_H
 
+#include "base/compiler.h"
 #include "source/hooks.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -41,14 +42,18 @@ struct gp_hook {
     const struct gp_handler *handler;
 };
 
-extern const struct gp_hook gp_hooks[];
-extern const unsigned gp_hook_count;
+extern const struct gp_hook gp_hooks[] GP_HIDDEN;
+extern const unsigned gp_hook_count GP_HIDDEN;
 
 /* Ids of CUDA 13.0 end at 806, and a minor version adds some tens. */
 #define GP_HOOK_IDS 2048u
 
 /* The row of a driver callback id, or NULL. */
-const struct gp_hook *gp_dispatch_find(uint32_t id);
+extern uint8_t gp_dispatch_rows[GP_HOOK_IDS] GP_HIDDEN; /* row number + 1, or 0 */
+static inline const struct gp_hook *gp_dispatch_find(uint32_t id)
+{
+    return id < GP_HOOK_IDS && gp_dispatch_rows[id] ? &gp_hooks[gp_dispatch_rows[id] - 1] : NULL;
+}
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
  * parameters. */
@@ -71,8 +76,8 @@ bool gp_call_is_loading(void);
  * the rest. */
 /* What the handler noted at the call's begin, of a thread that has one of the numbers
  * (base/thread.c); pages that no thread uses are not touched. */
-#define GP_CALL_SLOTS 65538u
-extern uint32_t gp_call_slots[GP_CALL_SLOTS];
+#define GP_CALL_SLOTS 131072u
+extern uint32_t gp_call_slots[GP_CALL_SLOTS] GP_HIDDEN;
 enum gp_reported { GP_REPORTED_NOTHING, GP_REPORTED_BEGIN, GP_REPORTED_ALL };
 
 /* For a hand-over between CUPTI and the hooks (handover.c), set where the hooks could be the source. The first two
@@ -130,7 +135,16 @@ int gp_hooks_row_of(const char *name);
 /* The program has loaded the driver. */
 bool gp_hooks_have_driver(void);
 /* The driver's function of a row; NULL: there is none. */
-void *gp_hooks_real(enum gp_hooks_row row);
+extern void *gp_hooks_x_reals[GP_HOOKS_ROWS] GP_HIDDEN; /* NULL: not looked up yet; &gp_hooks_none: there is none */
+extern char gp_hooks_none GP_HIDDEN;
+void *gp_hooks_real_find(enum gp_hooks_row row);
+static inline void *gp_hooks_real(enum gp_hooks_row row)
+{
+    void *real = __atomic_load_n(&gp_hooks_x_reals[row], __ATOMIC_RELAXED); /* a code address: needs no order */
+    if (GP_UNLIKELY(!real))
+        return gp_hooks_real_find(row);
+    return GP_LIKELY(real != &gp_hooks_none) ? real : NULL;
+}
 /* Rows whose function this driver has. */
 unsigned gp_hooks_real_count(void);
 /* Whether the address is the driver's function of this name, or libc's dlsym, if they have been looked up. */
@@ -148,7 +162,7 @@ bool gp_hooks_is_inner(const void *caller);
 
 struct gp_hooks_call {
     struct gp_call call;
-    const struct gp_hooks_resource *resource; /* NULL: none */
+    const struct gp_hooks_resource *resource;
     uint64_t slot;
     uint32_t own;   /* the resource handler's values, kept from before to after; 0 at first */
     uint32_t token; /* of what may end in the call */

@@ -77,6 +77,7 @@ static void on_capture_begun(const struct gp_call *call, const void *stream, enu
 {
     if (!gp_call_ok(call))
         return;
+    __atomic_store_n(&gp_call_x_captures, 1, __ATOMIC_RELAXED); /* the program orders it relative to its other calls */
     gp_feed_capture_begin((uint64_t)(uintptr_t)stream, how);
     gp_feed_capture_asks((uint64_t)(uintptr_t)stream, (uint32_t)*call->slot);
 }

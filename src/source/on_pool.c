@@ -6,6 +6,7 @@
 #include "account/feed/graph.h"
 #include "account/feed/pool.h"
 #include "account/feed/want.h"
+#include "base/compiler.h"
 #include "base/thread.h"
 #include "source/internal.h"
 #include <string.h>
@@ -14,6 +15,9 @@
  * CU_STREAM_PER_THREAD). */
 static int stream_device(const struct gp_call *call, uint64_t stream)
 {
+    int current = gp_feed_context_device(call->ctx);
+    if (GP_LIKELY(current >= 0 && gp_feed_context_is_only(current))) /* the stream's context is of no other */
+        return current;
     int device = stream > 2 ? gp_feed_stream_device(stream) : GP_DEVICE_UNKNOWN;
     return device < 0 ? gp_call_device(call) : device;
 }
@@ -27,10 +31,10 @@ static bool captured(uint64_t stream)
 static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_t bytes, uint64_t pool, int device,
                           uint64_t stream)
 {
-    int pool_device = gp_feed_pool_device(pool);
+    int pool_device = pool ? gp_feed_pool_device(pool) : GP_DEVICE_UNKNOWN;
     if (pool_device >= 0)
         device = pool_device; /* a device's current pool may lie on another device */
-    else if (gp_feed_pool_is_nowhere(pool))
+    else if (pool && gp_feed_pool_is_nowhere(pool))
         device = GP_DEVICE_UNKNOWN;
     call->asked_bytes = bytes;
     call->asked_kind = GP_KIND_POOL;
@@ -43,6 +47,10 @@ static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_
         uint64_t node = gp_thread.node_type ? gp_thread.node : 0, graph = gp_thread.node_type ? gp_thread.graph : 0;
         gp_feed_graph_node(*address, bytes, device, node, graph);
         gp_feed_capture_graph(stream, graph);
+        return;
+    }
+    if (!pool) {
+        gp_feed_pooled(*address, bytes, device, stream);
         return;
     }
     struct gp_allocation block = {

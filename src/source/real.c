@@ -25,8 +25,8 @@ static const char *const real_names[GP_HOOKS_ROWS] = {
 #undef GP_WRAP
 };
 
-static void *x_reals[GP_HOOKS_ROWS]; /* &real_none: this driver has no such function */
-static char real_none;
+void *gp_hooks_x_reals[GP_HOOKS_ROWS];
+char gp_hooks_none;
 
 const char *gp_hooks_name(enum gp_hooks_row row)
 {
@@ -101,21 +101,13 @@ void *gp_hooks_driver(const char *name)
     return gp_hooks_is_variable(next) ? NULL : next;
 }
 
-static GP_COLD void *real_find(enum gp_hooks_row row)
+GP_COLD void *gp_hooks_real_find(enum gp_hooks_row row)
 {
     bool known = gp_hooks_have_driver(); /* read before: another thread may be loading it, so a NULL may be outdated */
     void *real = gp_hooks_driver(real_names[row]);
     if (known)
-        __atomic_store_n(&x_reals[row], real ? real : &real_none, __ATOMIC_RELAXED);
+        __atomic_store_n(&gp_hooks_x_reals[row], real ? real : &gp_hooks_none, __ATOMIC_RELAXED);
     return real;
-}
-
-void *gp_hooks_real(enum gp_hooks_row row)
-{
-    void *real = __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED); /* a code address: needs no order */
-    if (GP_UNLIKELY(!real))
-        return real_find(row);
-    return GP_LIKELY(real != &real_none) ? real : NULL;
 }
 
 unsigned gp_hooks_real_count(void)
@@ -131,7 +123,7 @@ bool gp_hooks_is_real(const char *name, const void *address)
     const void *real = NULL;
     if (name[0] == 'c' && name[1] == 'u') {
         int row = gp_hooks_row_of(name);
-        real = row < 0 ? NULL : __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED);
+        real = row < 0 ? NULL : __atomic_load_n(&gp_hooks_x_reals[row], __ATOMIC_RELAXED);
     } else if (strcmp(name, "dlsym") == 0) {
         real = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED);
     }

@@ -6,6 +6,7 @@
 #ifndef GP_SOURCE_SOURCE_H
 #define GP_SOURCE_SOURCE_H
 
+#include "base/compiler.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -92,7 +93,10 @@ void gp_poll_end(void);
 uint32_t gp_poll_driver_version(void);
 
 /* Whether driver calls are timed, with two clock readings each.  Set before a source is started. */
-extern bool gp_call_timed;
+extern bool gp_call_timed GP_HIDDEN;
+
+/* Not 0: a stream may be captured: a capture has begun, or one may have begun that the source does not see. */
+extern uint32_t gp_call_x_captures GP_HIDDEN;
 
 /* ==== NVTX ======================================================================================================== */
 /* NVTX ranges and marks as marks among the events: "nvtx:NAME" where a range begins, "/nvtx:NAME"

@@ -23,6 +23,14 @@
  * the loaded objects' unwind tables; a frame that cannot be followed ends the stack. *more: there
  * was not enough room. */
 unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more);
+/* The same in parts, without the frames of ours that are known to be innermost (gp_thread.frame). begin: the place of the
+ * first return address; false: it cannot be told. more: those that follow; fewer than `room`: there are no others. The
+ * function that calls begin may not return before the last more. */
+struct gp_stack_place {
+    uint64_t pc, sp, bp; /* pc 0: the end */
+};
+bool gp_stack_begin(struct gp_stack_place *place);
+unsigned gp_stack_more(struct gp_stack_place *place, uint64_t *pcs, unsigned room);
 
 /* A number that differs from the last one if gp_stack_native noticed since that objects were loaded
  * or unloaded. */
@@ -127,6 +135,12 @@ int gp_object_list(struct gp_owner_object objects[GP_OBJECTS]);
 /* The object of an address among `count` ones in falling order, or -1. Loads with acquire, and ends
  * whatever it finds: another thread may write the list meanwhile. */
 int gp_object_find(const struct gp_owner_object *objects, unsigned count, uint64_t pc);
+
+static inline bool gp_object_has(const struct gp_owner_object *object, uint64_t pc)
+{
+    return __atomic_load_n(&object->x_low, __ATOMIC_ACQUIRE) <= pc &&
+           pc < __atomic_load_n(&object->x_high, __ATOMIC_ACQUIRE);
+}
 
 /* ==== the thread's own stack ====================================================================================== */
 /* The bounds of the calling thread's own stack. Called by native.c and python.c. */

@@ -12,6 +12,7 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "base/loader.h"
+#include "base/thread.h"
 #include "stack/internal.h"
 #include "stack/stack.h"
 #include <stddef.h>
@@ -173,34 +174,54 @@ static bool walk_up(struct walk *walk, bool *data, bool *more)
 #endif
 
 /* walk_up gets a copy, so that the fields of `walk` can stay in registers. */
+UNCHECKED static inline __attribute__((always_inline)) bool
+walk_step(struct walk *walk, bool own, uint64_t (*rules)[GP_RULE_WAYS], bool *data, bool *more)
+{
+    if (own && GP_LIKELY(walk_fast(walk, rules)))
+        return walk->pc;
+    struct walk copy = *walk;
+    if (!walk_up(&copy, data, more))
+        return false;
+    *walk = copy;
+    return walk->pc;
+}
+
 UNCHECKED static inline __attribute__((always_inline)) unsigned walk_all(struct walk walk, bool own, uint64_t *pcs,
                                                                          unsigned room, bool *more)
 {
     uint64_t(*const rules)[GP_RULE_WAYS] = gp_rules;
     unsigned n = 0;
     bool data = false;
-    while (walk.pc) {
+    for (bool has = walk.pc; has; has = walk_step(&walk, own, rules, &data, more)) {
         if (n == room) {
             *more = true;
             break;
         }
         pcs[n++] = walk.pc;
-        if (own && GP_LIKELY(walk_fast(&walk, rules)))
-            continue;
-        struct walk copy = walk;
-        if (!walk_up(&copy, &data, more))
-            break;
-        walk = copy;
     }
     return n - (data && n);
 }
 
-static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned room, bool *more)
+/* The frames after the walk's, of which the last becomes the place. */
+UNCHECKED static inline __attribute__((always_inline)) unsigned walk_part(struct walk walk, bool own, uint64_t *pcs,
+                                                                          unsigned room, struct gp_stack_place *place)
+{
+    uint64_t(*const rules)[GP_RULE_WAYS] = gp_rules;
+    unsigned n = 0;
+    bool data = false, more, has = true;
+    while (n < room && (has = walk_step(&walk, own, rules, &data, &more)))
+        pcs[n++] = walk.pc;
+    *place = (struct gp_stack_place){has ? walk.pc : 0, walk.sp, walk.bp};
+    return n - (data && n);
+}
+
+static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned room, bool *more,
+                                     struct gp_stack_place *place)
 {
     struct gp_peek peek = {0};
     walk.high = walk.low + FOREIGN_BYTES;
     walk.peek = &peek;
-    return walk_all(walk, false, pcs, room, more);
+    return place ? walk_part(walk, false, pcs, room, place) : walk_all(walk, false, pcs, room, more);
 }
 
 /* Without the loader, by the thread that starts the library. */
@@ -291,23 +312,51 @@ uint64_t gp_stack_generation(void)
 
 #endif
 
+static inline bool native_is_own(struct walk *walk)
+{
+    bool own = GP_LIKELY(walk->low >= gp_own_stack_bounds.low && walk->low < gp_own_stack_bounds.high) ||
+               gp_own_stack_widen(walk->low);
+    walk->high = gp_own_stack_bounds.high;
+    return own;
+}
+
+static inline bool native_is_fresh(void)
+{
+#if defined(__x86_64__)
+    return GP_LIKELY(gp_rules_fresh());
+#else
+    return true;
+#endif
+}
+
+/* The frame of a function that has not returned and keeps a frame pointer: as one does that uses
+ * __builtin_frame_address. */
+static inline struct walk native_from(const uint64_t *frame)
+{
+    return (struct walk){frame[1], (uint64_t)(frame + 2), frame[0], (uint64_t)frame, 0, NULL};
+}
+
 UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
 {
-    /* The walk starts at this function's own frame. __builtin_frame_address makes the compiler keep
-     * a frame pointer here. */
-    const uint64_t *frame = __builtin_frame_address(0);
-    struct walk walk = {frame[1], (uint64_t)(frame + 2), frame[0], (uint64_t)frame, 0, NULL};
-    *more = false;
-#if defined(__x86_64__)
-    if (GP_UNLIKELY(!gp_rules_fresh())) {
-        *more = true;
+    struct walk walk = native_from(__builtin_frame_address(0));
+    *more = !native_is_fresh();
+    if (GP_UNLIKELY(*more))
         return 0;
-    }
-#endif
-    if (GP_LIKELY(walk.low >= gp_own_stack_bounds.low && walk.low < gp_own_stack_bounds.high) ||
-        gp_own_stack_widen(walk.low)) {
-        walk.high = gp_own_stack_bounds.high;
-        return walk_all(walk, true, pcs, room, more);
-    }
-    return walk_foreign(walk, pcs, room, more);
+    return native_is_own(&walk) ? walk_all(walk, true, pcs, room, more) : walk_foreign(walk, pcs, room, more, NULL);
+}
+
+UNCHECKED __attribute__((noinline)) bool gp_stack_begin(struct gp_stack_place *place)
+{
+    const uint64_t *own = __builtin_frame_address(0);
+    struct walk walk = native_from(gp_thread.frame ? gp_thread.frame : own);
+    *place = (struct gp_stack_place){walk.pc, walk.sp, walk.bp};
+    return native_is_fresh();
+}
+
+UNCHECKED unsigned gp_stack_more(struct gp_stack_place *place, uint64_t *pcs, unsigned room)
+{
+    struct walk walk = {place->pc, place->sp, place->bp, place->sp, 0, NULL};
+    if (!place->pc)
+        return 0;
+    return native_is_own(&walk) ? walk_part(walk, true, pcs, room, place) : walk_foreign(walk, pcs, room, NULL, place);
 }

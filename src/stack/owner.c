@@ -167,48 +167,109 @@ struct owner_answer {
         uint64_t pc; /* in the object; 0: none */
         uint8_t row; /* GP_OBJECT_NO_ROW: still to be learned */
     } owner, framework;
-    bool jit; /* code that no object has asked on behalf of the program */
+    bool jit;     /* code that no object has asked on behalf of the program */
+    bool foreign; /* an address that no object has was found */
 };
 
-/* [owner.A2] acquire, here and in gp_object_find: pairs with [owner.R2]. */
-static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, bool segments)
+static inline bool owner_is_open(const struct owner_answer *answer, bool segments)
 {
-    struct owner_answer answer = {0};
-    unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
-    bool listed = count < GP_OBJECTS, jit = false; /* listed: no object is missing */
-    for (unsigned i = 0; i < n && (!answer.owner.pc || (segments && !answer.framework.pc)); i++) {
-        /* A return address may be the first byte after its function, and so after its object. */
-        int at = gp_object_find(objects, count, pcs[i] - 1);
-        jit |= at < 0 && listed;
-        if (at < 0)
-            continue;
-        const char *owner = answer.owner.pc ? NULL : __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE);
-        if (owner) {
-            answer.jit = jit && strcmp(owner, GP_KNOWN_PROGRAM) == 0;
-            answer.owner.pc = pcs[i] - 1;
-            answer.owner.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
-        }
-        if (segments && __atomic_load_n(&objects[at].x_segment, __ATOMIC_ACQUIRE)) {
-            answer.framework.pc = pcs[i] - 1;
-            answer.framework.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
-        }
-    }
-    return answer;
+    return !answer->owner.pc || (segments && !answer->framework.pc);
 }
 
-struct gp_owner gp_owner_here(void)
+/* Where the frame of this depth was found last: in most calls it is there again. Only a place to look at first. */
+static uint16_t x_hints[OWNER_FRAMES];
+_Static_assert(GP_OBJECTS <= UINT16_MAX, "an index fits");
+
+static inline int owner_object(unsigned depth, unsigned count, uint64_t pc)
 {
+    unsigned hint = __atomic_load_n(&x_hints[depth], __ATOMIC_RELAXED);
+    if (GP_LIKELY(hint < count && gp_object_has(&objects[hint], pc)))
+        return (int)hint;
+    int at = gp_object_find(objects, count, pc);
+    if (at >= 0)
+        __atomic_store_n(&x_hints[depth], (uint16_t)at, __ATOMIC_RELAXED);
+    return at;
+}
+
+/* The frames from depth `from` to n. [owner.A2] acquire, here, in gp_object_has and in gp_object_find: pairs with
+ * [owner.R2]. */
+static inline void owner_search(struct owner_answer *answer, const uint64_t *pcs, unsigned from, unsigned n,
+                                bool segments)
+{
+    unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
+    bool listed = count < GP_OBJECTS; /* no object is missing */
+    for (unsigned i = from; i < n && owner_is_open(answer, segments); i++) {
+        /* A return address may be the first byte after its function, and so after its object. */
+        int at = owner_object(i, count, pcs[i] - 1);
+        answer->foreign |= at < 0 && listed;
+        if (at < 0)
+            continue;
+        const char *owner = answer->owner.pc ? NULL : __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE);
+        if (owner) {
+            answer->jit = GP_UNLIKELY(answer->foreign) && strcmp(owner, GP_KNOWN_PROGRAM) == 0;
+            answer->owner.pc = pcs[i] - 1;
+            answer->owner.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
+        }
+        if (segments && __atomic_load_n(&objects[at].x_segment, __ATOMIC_ACQUIRE)) {
+            answer->framework.pc = pcs[i] - 1;
+            answer->framework.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
+        }
+    }
+}
+
+/* The return addresses of the thread, as far as they were read. */
+struct owner_stack {
+    struct gp_stack_place place;
+    unsigned n;
+    bool ended;
     uint64_t pcs[OWNER_FRAMES];
-    struct owner_answer answer = {0};
-    bool more;
+};
+
+/* Most owners are near, so the stack is read in parts, each as long as all before it. */
+static void owner_read(struct owner_stack *stack, unsigned room)
+{
+    unsigned n = gp_stack_more(&stack->place, stack->pcs + stack->n, room);
+    stack->n += n;
+    stack->ended = n < room || stack->n == OWNER_FRAMES;
+}
+
+static inline void owner_look(struct owner_answer *answer, struct owner_stack *stack, bool segments)
+{
+    unsigned from = 0;
+    *answer = (struct owner_answer){0};
+    for (;;) {
+        owner_search(answer, stack->pcs, from, stack->n, segments);
+        if (GP_LIKELY(!owner_is_open(answer, segments)) || stack->ended)
+            return;
+        from = stack->n;
+        owner_read(stack, from);
+    }
+}
+
+/* The usual case: each frame up to the owner is where it was found last, and no framework divides memory. False: look. */
+static inline bool owner_is_usual(struct owner_stack *stack, struct gp_owner *owner)
+{
+    uint32_t turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] */
+    unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0;; i++) {
+        if (i == stack->n && !stack->ended)
+            owner_read(stack, i);
+        if (i == stack->n)
+            return false;
+        unsigned hint = __atomic_load_n(&x_hints[i], __ATOMIC_RELAXED);
+        if (hint >= count || !gp_object_has(&objects[hint], stack->pcs[i] - 1))
+            return false;
+        if (!__atomic_load_n(&objects[hint].x_owner, __ATOMIC_ACQUIRE))
+            continue;
+        owner->row = __atomic_load_n(&objects[hint].x_row, __ATOMIC_ACQUIRE);
+        return owner->row != GP_OBJECT_NO_ROW && turn % 2 == 0 && __atomic_load_n(&x_turn, __ATOMIC_RELAXED) == turn;
+    }
+}
+
+static __attribute__((noinline)) struct gp_owner owner_find(struct owner_stack *stack)
+{
+    struct owner_answer answer;
     uint32_t turn;
-    if (!started)
-        return (struct gp_owner){.row = GP_OWNER_UNKNOWN};
-    unsigned n = gp_stack_native(pcs, OWNER_FRAMES, &more);
-    uint64_t generation = gp_stack_generation();
-    if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
-        owner_refresh(generation, pcs, n);
-    GP_TESTPOINT("owner.fresh");
     bool segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
     do {
         turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] acquire: pairs with [owner.R1] */
@@ -217,7 +278,7 @@ struct gp_owner gp_owner_here(void)
             gp_lock_give(&lock);
             continue;
         }
-        answer = owner_search(pcs, n, segments);
+        owner_look(&answer, stack, segments);
     } while (turn & 1 || __atomic_load_n(&x_turn, __ATOMIC_RELAXED) != turn);
     if (GP_UNLIKELY(answer.jit)) {
         answer.owner.row = __atomic_load_n(&x_jit_row, __ATOMIC_RELAXED);
@@ -229,6 +290,27 @@ struct gp_owner gp_owner_here(void)
         answer.framework.row = owner_learn(answer.framework.pc);
     return (struct gp_owner){answer.owner.pc ? answer.owner.row : GP_OWNER_UNKNOWN, answer.framework.pc != 0,
                              answer.framework.row};
+}
+
+struct gp_owner gp_owner_here(void)
+{
+    struct owner_stack stack;
+    struct gp_owner owner = {.row = GP_OWNER_UNKNOWN};
+    if (!started)
+        return owner;
+    stack.n = gp_stack_begin(&stack.place);
+    stack.pcs[0] = stack.place.pc;
+    stack.ended = stack.n == 0;
+    uint64_t generation = gp_stack_generation();
+    if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE))) {
+        if (!stack.ended)
+            owner_read(&stack, OWNER_FRAMES - 1);
+        owner_refresh(generation, stack.pcs, stack.n);
+    }
+    GP_TESTPOINT("owner.fresh");
+    if (!__atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED) && GP_LIKELY(owner_is_usual(&stack, &owner)))
+        return owner;
+    return owner_find(&stack);
 }
 
 void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count))

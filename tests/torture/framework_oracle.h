@@ -86,6 +86,20 @@ unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
     return 2;
 }
 
+bool gp_stack_begin(struct gp_stack_place *place)
+{
+    *place = (struct gp_stack_place){.pc = oracle_pcs[0], .sp = 1};
+    return true;
+}
+
+unsigned gp_stack_more(struct gp_stack_place *place, uint64_t *pcs, unsigned room)
+{
+    unsigned n = 0;
+    for (; n < room && place->sp < sizeof(oracle_pcs) / sizeof(oracle_pcs[0]); n++)
+        pcs[n] = oracle_pcs[place->sp++];
+    return n;
+}
+
 static int oracle_changes(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;

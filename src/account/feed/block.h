@@ -26,6 +26,8 @@ struct gp_allocation {
 void gp_feed_alloc(const struct gp_allocation *block);
 /* The same for linear memory of a device. */
 void gp_feed_linear(uint64_t address, uint64_t bytes, int device, uint32_t ctx);
+/* And for that of a device's own pool. */
+void gp_feed_pooled(uint64_t address, uint64_t bytes, int device, uint64_t stream);
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address);
 void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 /* The driver freed something whose allocation was not seen. */

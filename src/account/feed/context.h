@@ -23,6 +23,8 @@ void gp_feed_green_destroyed(uint32_t ctx, int device);
 /* The device of a context that was created before we were loaded: not counted as created. */
 void gp_feed_context_learned(uint32_t ctx, int device);
 int gp_feed_context_device(uint32_t ctx);
+/* Whether no context of another device was ever known. */
+bool gp_feed_context_is_only(int device);
 void gp_feed_primary_context(int device, uint32_t ctx);
 uint32_t gp_feed_primary_of(int device);
 

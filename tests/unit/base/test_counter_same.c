@@ -108,7 +108,8 @@ static void update(struct model *m, uint64_t r)
 }
 
 /* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, 6 with 7, both of these across, and more. */
-static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 0, 16, 32, 64, 128, 80, 160, 48, 192, 17, 34, 208, 32};
+static const uint64_t bundles[GP_BUNDLES_ALL] = {3,  4,   8,  0,  16,  32, 64, 128, 80, 160,
+                                                 48, 192, 17, 34, 208, 32, 68, 136, 18, 33};
 
 static void bundled(struct model *m, unsigned bundle, enum gp_counter_op op, int64_t amount)
 {

@@ -548,14 +548,37 @@ Test(cuptisource, callbacks_of_the_driver)
     did("");
     gp_thread.inside = 1;
     callback(NULL, GP_CUPTI_DOMAIN_DRIVER, 5, NULL); /* the pulse is ours */
-    callback(NULL, GP_CUPTI_DOMAIN_DRIVER, 245, NULL);
-    cr_expect_eq(gp_thread.inside, 1);
     gp_thread.inside = 0;
     did("");
-    gp_thread.ignored = 1; /* a call of our own */
-    callback(NULL, GP_CUPTI_DOMAIN_DRIVER, 245, NULL);
-    gp_thread.ignored = 0;
-    did("");
+}
+
+/* Our own code runs on the thread, or makes the call; or the library is off. */
+Test(cuptisource, callbacks_of_calls_that_are_not_the_programs)
+{
+    uint32_t result = 0;
+    uint64_t address = 0x2000, slot = 5;
+    struct gp_params_cuMemFree_v2 release = {0x1000};
+    struct gp_params_cuMemAlloc_v2 alloc = {&address, 100};
+    source_start();
+    driver_call(243, &alloc, PTR(0xc8), 0); /* now the thread is known */
+    feed_taken();
+    for (unsigned way = 0; way < 3; way++) {
+        gp_thread.inside = way == 0;
+        gp_thread.ignored = way == 1;
+        if (way == 2)
+            gp_thread_life_leave();
+        gp_thread.node_type = 7;
+        for (unsigned i = 0; i < 4; i++) {
+            const void *params = i % 2 ? (const void *)&release : &alloc;
+            struct gp_cupti_call data = {
+                .site = i / 2 ? GP_CUPTI_EXIT : GP_CUPTI_ENTER, .params = params, .result = &result, .slot = &slot};
+            callback(NULL, GP_CUPTI_DOMAIN_DRIVER, i % 2 ? 245 : 243, &data);
+        }
+        did("");
+        cr_expect(gp_thread.node_type == 7 && slot == 5 && !gp_thread.frame, "way %u", way);
+        cr_expect_eq(gp_thread.inside, way == 0);
+        gp_thread.inside = gp_thread.ignored = 0;
+    }
 }
 
 /* ---- its end ----------------------------------------------------------------------------------------------------- */

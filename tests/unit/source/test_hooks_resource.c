@@ -287,6 +287,10 @@ Test(hooks_resource, nodes_of_a_capture)
 {
     uint64_t address;
     struct gp_params_cuMemAllocAsync params = {&address, MIB, (void *)0xb000};
+    *status = 1;
+    call(GP_HOOKS_cuMemAllocAsync, &params, 0);
+    cr_expect_eq(gp_thread.node_type, 0, "no capture has begun, so the driver is not asked");
+    gp_call_x_captures = 1;
     for (unsigned i = 0; i < 64; i++) {
         *fails = i & 1 ? 16 : 0;
         *status = i >> 1 & 3;

@@ -108,7 +108,7 @@ static const struct {
 
 static bool is_present = true;
 
-STANDIN(void *, gp_hooks_real, enum gp_hooks_row row)
+STANDIN(void *, gp_hooks_real_find, enum gp_hooks_row row)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].row == row)
