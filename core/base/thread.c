@@ -14,6 +14,7 @@
 
 __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 uint64_t *gp_thread_nested;
+const void *gp_thread_frames[GP_THREAD_FRAMES + 2];
 
 #define GP_LIFE_ON    1u
 #define GP_LIFE_ENDED 2u

@@ -36,9 +36,8 @@ struct gp_thread {
     uint8_t reported : 2;     /* by CUPTI, of the driver call under way: enum gp_reported (source/internal.h) */
     uint8_t made : 1;         /* CUPTI has told of the context that this call makes */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
-    const void *frame; /* of our function that the driver call under way entered: the caller's are above it; or NULL */
 };
-_Static_assert(sizeof(struct gp_thread) <= 56, "static TLS is scarce");
+_Static_assert(sizeof(struct gp_thread) <= 48, "static TLS is scarce");
 
 extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 
@@ -63,6 +62,16 @@ extern struct gp_thread_lives {
 static inline bool gp_thread_is_known(void)
 {
     return gp_thread.entry == __atomic_load_n(&gp_thread_lives.x_entry, __ATOMIC_RELAXED);
+}
+
+/* By the thread's number: the frame of our function that its driver call under way entered, so that the callers' are above
+ * it; NULL: not known. Threads without a number of their own (thread.c) have none. */
+#define GP_THREAD_FRAMES 65536u
+extern const void *gp_thread_frames[GP_THREAD_FRAMES + 2] GP_HIDDEN;
+static inline void gp_thread_entered(const void *frame)
+{
+    if (GP_LIKELY(gp_thread.number <= GP_THREAD_FRAMES))
+        gp_thread_frames[gp_thread.number] = frame;
 }
 
 /* Enters our code on this thread. False: the library is off, this is a forked child or one of

@@ -132,9 +132,9 @@ static __attribute__((noinline)) void cupti_on_exit(const struct gp_hook *hook, 
     struct gp_call call = cupti_call(hook, data);
     if (!cupti_has_returned() || cupti_has_begun(&call)) {
         call.result = *(const uint32_t *)data->result;
-        gp_thread.frame = __builtin_frame_address(0);
+        gp_thread_entered(__builtin_frame_address(0));
         gp_dispatch_exit(&call);
-        gp_thread.frame = NULL;
+        gp_thread_entered(NULL);
         gp_thread.reported = GP_REPORTED_ALL;
     }
     errno = saved_errno;

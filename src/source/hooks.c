@@ -154,7 +154,7 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result, const voi
     if (!gp_thread_enter())
         return result; /* switched off meanwhile */
     int saved_errno = errno;
-    gp_thread.frame = frame;
+    gp_thread_entered(frame);
     call->call.result = result;
     const struct gp_hooks_resource *resource = call->resource;
     bool has_after = resource->after != NULL;
@@ -166,7 +166,7 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result, const voi
         resource->after(call);
     if (call->call.hook)
         gp_dispatch_exit(&call->call);
-    gp_thread.frame = NULL;
+    gp_thread_entered(NULL);
     errno = saved_errno;
     gp_thread_leave();
     return result;

@@ -23,7 +23,7 @@
  * the loaded objects' unwind tables; a frame that cannot be followed ends the stack. *more: there
  * was not enough room. */
 unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more);
-/* The same in parts, without the frames of ours that are known to be innermost (gp_thread.frame). begin: the place of the
+/* The same in parts, without the frames of ours that are known to be innermost (gp_thread_entered). begin: the place of the
  * first return address; false: it cannot be told. more: those that follow; fewer than `room`: there are no others. The
  * function that calls begin may not return before the last more. */
 struct gp_stack_place {
