@@ -14,7 +14,6 @@
 
 __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 uint64_t *gp_thread_nested;
-const void *gp_thread_frames[GP_THREAD_FRAMES + 2];
 
 #define GP_LIFE_ON    1u
 #define GP_LIFE_ENDED 2u
@@ -33,16 +32,6 @@ static uint32_t x_thread_count; /* where the next new thread looks for a place *
 GP_KEEP(x_thread_count);
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
-
-/* Where a thread shows that it is inside our code. It keeps its place as long as it lives, and then
- * another thread may have it. A program with more threads at once than this is not known; those
- * without a place share the last one, and detach cannot know when they are out. */
-#define GP_THREAD_PLACES 65536u
-
-struct gp_thread_place { /* a line of its own: it is written at each entry */
-    uint32_t x_inside;
-    uint32_t x_tid; /* 0: free */
-} __attribute__((aligned(64)));
 
 static uint32_t x_places_used; /* no place from this one on was ever taken */
 GP_KEEP(x_places_used);

@@ -41,7 +41,15 @@ _Static_assert(sizeof(struct gp_thread) <= 48, "static TLS is scarce");
 
 extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 
-struct gp_thread_place; /* thread.c */
+/* Where a thread shows that it is inside our code. It keeps its place as long as it lives, and then
+ * another thread may have it. A program with more threads at once than this is not known; those
+ * without a place share the last one, and detach cannot know when they are out. */
+#define GP_THREAD_PLACES 65536u
+struct gp_thread_place { /* a line of its own: it is written at each entry */
+    uint32_t x_inside;
+    uint32_t x_tid;    /* 0: free */
+    const void *frame; /* of gp_thread_entered; read and written by the thread alone */
+} __attribute__((aligned(64)));
 
 /* What each entry reads, in a line of its own: it is written when a life begins or ends. */
 extern struct gp_thread_lives {
@@ -64,14 +72,18 @@ static inline bool gp_thread_is_known(void)
     return gp_thread.entry == __atomic_load_n(&gp_thread_lives.x_entry, __ATOMIC_RELAXED);
 }
 
-/* By the thread's number: the frame of our function that its driver call under way entered, so that the callers' are above
- * it; NULL: not known. Threads without a number of their own (thread.c) have none. */
-#define GP_THREAD_FRAMES 65536u
-extern const void *gp_thread_frames[GP_THREAD_FRAMES + 2] GP_HIDDEN;
+/* Of the thread's own place: the frame of our function that its driver call under way entered, so that the callers' are
+ * above it; NULL: not known. Threads without a place of their own have none. Call both inside our code only. */
+static inline const void *gp_thread_frame(void)
+{
+    uint32_t at = gp_thread.number - 1;
+    return GP_LIKELY(at < GP_THREAD_PLACES) ? gp_thread_lives.x_places[at].frame : NULL;
+}
 static inline void gp_thread_entered(const void *frame)
 {
-    if (GP_LIKELY(gp_thread.number <= GP_THREAD_FRAMES))
-        gp_thread_frames[gp_thread.number] = frame;
+    uint32_t at = gp_thread.number - 1;
+    if (GP_LIKELY(at < GP_THREAD_PLACES))
+        gp_thread_lives.x_places[at].frame = frame;
 }
 
 /* Enters our code on this thread. False: the library is off, this is a forked child or one of

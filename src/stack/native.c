@@ -348,7 +348,7 @@ UNCHECKED __attribute__((noinline)) unsigned gp_stack_native(uint64_t *pcs, unsi
 UNCHECKED __attribute__((noinline)) bool gp_stack_begin(struct gp_stack_place *place)
 {
     const uint64_t *own = __builtin_frame_address(0);
-    const uint64_t *entered = gp_thread.number <= GP_THREAD_FRAMES ? gp_thread_frames[gp_thread.number] : NULL;
+    const uint64_t *entered = gp_thread_frame();
     struct walk walk = native_from(entered ? entered : own);
     *place = (struct gp_stack_place){walk.pc, walk.sp, walk.bp};
     return native_is_fresh();

@@ -12,6 +12,7 @@
 #include "base/known.h"
 #include "base/loader.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "stack/internal.h"
 #include "stack/stack.h"
 #include <string.h>
@@ -176,18 +177,25 @@ static inline bool owner_is_open(const struct owner_answer *answer, bool segment
     return !answer->owner.pc || (segments && !answer->framework.pc);
 }
 
-/* Where the frame of this depth was found last: in most calls it is there again. Only a place to look at first. */
-static uint16_t x_hints[OWNER_FRAMES];
+/* Where the frame of this depth was found last: in most calls it is there again. Only a place to look at first. Threads
+ * that take turns with different stacks would write one line again and again, so few share one. */
+#define OWNER_HINTS 64u
+static uint16_t x_hints[OWNER_HINTS][OWNER_FRAMES] __attribute__((aligned(64)));
 _Static_assert(GP_OBJECTS <= UINT16_MAX, "an index fits");
 
-static inline int owner_object(unsigned depth, unsigned count, uint64_t pc)
+static inline uint16_t *owner_hints(void)
 {
-    unsigned hint = __atomic_load_n(&x_hints[depth], __ATOMIC_RELAXED);
+    return x_hints[gp_thread.number % OWNER_HINTS];
+}
+
+static inline int owner_object(uint16_t *x_hint, unsigned count, uint64_t pc)
+{
+    unsigned hint = __atomic_load_n(x_hint, __ATOMIC_RELAXED);
     if (GP_LIKELY(hint < count && gp_object_has(&objects[hint], pc)))
         return (int)hint;
     int at = gp_object_find(objects, count, pc);
     if (at >= 0)
-        __atomic_store_n(&x_hints[depth], (uint16_t)at, __ATOMIC_RELAXED);
+        __atomic_store_n(x_hint, (uint16_t)at, __ATOMIC_RELAXED);
     return at;
 }
 
@@ -198,9 +206,10 @@ static inline void owner_search(struct owner_answer *answer, const uint64_t *pcs
 {
     unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
     bool listed = count < GP_OBJECTS; /* no object is missing */
+    uint16_t *x_hints_here = owner_hints();
     for (unsigned i = from; i < n && owner_is_open(answer, segments); i++) {
         /* A return address may be the first byte after its function, and so after its object. */
-        int at = owner_object(i, count, pcs[i] - 1);
+        int at = owner_object(&x_hints_here[i], count, pcs[i] - 1);
         answer->foreign |= at < 0 && listed;
         if (at < 0)
             continue;
@@ -251,12 +260,13 @@ static inline bool owner_is_usual(struct owner_stack *stack, struct gp_owner *ow
 {
     uint32_t turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] */
     unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
+    const uint16_t *x_hints_here = owner_hints();
     for (unsigned i = 0;; i++) {
         if (i == stack->n && !stack->ended)
             owner_read(stack, i);
         if (i == stack->n)
             return false;
-        unsigned hint = __atomic_load_n(&x_hints[i], __ATOMIC_RELAXED);
+        unsigned hint = __atomic_load_n(&x_hints_here[i], __ATOMIC_RELAXED);
         if (hint >= count || !gp_object_has(&objects[hint], stack->pcs[i] - 1))
             return false;
         if (!__atomic_load_n(&objects[hint].x_owner, __ATOMIC_ACQUIRE))
