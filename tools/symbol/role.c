@@ -87,8 +87,7 @@ enum gp_frame_role gp_role_of_python(const char *function, const char *file)
     if (role_is_generated(file))
         return GP_ROLE_LIBRARY;
     /* Code that a compiler of PyTorch wrote, and what an administrator puts around other code at Python's start. */
-    if (strstr(path, "/torchinductor_") || ends_with(path, "/sitecustomize.py") ||
-        strstr(path, "/gpuprof/sim/python/"))
+    if (strstr(path, "/torchinductor_") || ends_with(path, "/sitecustomize.py") || strstr(path, "/gpuprof/sim/python/"))
         return GP_ROLE_LIBRARY;
     if (is_standard(path, windows))
         return ends_with(path, "/threading.py") || ends_with(path, "/runpy.py") ? GP_ROLE_START : GP_ROLE_LIBRARY;
