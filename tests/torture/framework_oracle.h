@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/thread.h"
 #include "framework/c10.h"
 #include "lib/random.h"
 #include "stack/internal.h"
@@ -114,6 +115,7 @@ uint64_t gp_stack_generation(void)
     return changes;
 }
 
+__thread struct gp_thread gp_thread; /* its number stays 0, so that all threads share what they found last */
 bool gp_thread_enter(void)
 {
     return true;
