@@ -23,9 +23,11 @@ static bool library_has(const struct gp_library *library, const char *path, bool
 {
     const char *base = object ? gp_known_base(path) : path;
     for (const char *at = library->files; *at;) {
-        size_t length = strcspn(at, "|");
-        bool folder = at[0] == '/';
-        if (object && !folder && strncmp(base, at, length) == 0)
+        size_t length = strcspn(at, "|"), all = strlen(path);
+        bool folder = at[0] == '/' && at[length - 1] == '/';
+        if (object && at[0] != '/' && strncmp(base, at, length) == 0)
+            return true;
+        if (object && at[0] == '/' && !folder && all >= length && memcmp(path + all - length, at, length) == 0)
             return true;
         if (!object && folder && memmem(path, strlen(path), at, length))
             return true;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GP_LIBRARIES 8u
+#define GP_LIBRARIES 9u
 
 struct gp_library {
     const char *name, *version; /* the version that was looked at */
