@@ -441,6 +441,10 @@ Test(dryrun, what_cannot_be_asked)
     dryrun("--gpu=t4,a100-40g -- /bin/true", 1);
     WARNS("no process used a GPU: does CMD use CUDA");
     WARNS_NOT("running on a100-40g");
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/true", 1);
+    const json_t *row = json_array_get(json_object_get(top, "gpus"), 0);
+    cr_expect(json_is_null(json_object_get(row, "verdict")) && json_is_null(json_object_get(row, "fits")));
+    json_decref(top);
     dryrun("--list", 0);
     SAYS("h100-80g        NVIDIA H100 80GB HBM3");
 }

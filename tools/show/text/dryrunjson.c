@@ -67,15 +67,15 @@ static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_d
     const struct gp_need *failed =
         gpu->failed == GP_REC_NONE ? NULL : gp_dryrun_broken(&answer->runs[gpu->failed], false);
     const struct gp_need *over = gp_dryrun_broken(&answer->runs[gpu->run], true);
-    bool known = gpu->verdict != GP_DRYRUN_FAILED;
     const struct gp_dryrun_run *run = &answer->runs[gpu->failed == GP_REC_NONE ? gpu->run : gpu->failed];
-    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name,
+    bool used = run->need_count, known = used && gpu->verdict != GP_DRYRUN_FAILED;
+    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name,
                      "capability", gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
                      known ? json_boolean(gpu->verdict == GP_DRYRUN_FITS) : json_null(), "verdict",
-                     verdicts[gpu->verdict], "run", (int)gpu->own, "needed_bytes", gp_json_known(gpu->needed_bytes),
-                     "smallest_bytes", gp_json_known(gpu->smallest_bytes), "fails",
-                     failed ? json_moment(&failed->failed) : json_null(), "over_budget",
-                     over ? json_moment(&over->broke) : json_null(), "refused", json_refused(run));
+                     used || gpu->verdict == GP_DRYRUN_FAILED ? json_string(verdicts[gpu->verdict]) : json_null(),
+                     "run", (int)gpu->own, "needed_bytes", gp_json_known(gpu->needed_bytes), "smallest_bytes",
+                     gp_json_known(gpu->smallest_bytes), "fails", failed ? json_moment(&failed->failed) : json_null(),
+                     "over_budget", over ? json_moment(&over->broke) : json_null(), "refused", json_refused(run));
 }
 
 /* The names of the contract; each has a key also where it is 0. */
