@@ -28,7 +28,7 @@ static const char *siteowner_program(const struct gp_recording *recording)
 /* Memory of a process that code was written into has the name of no library, though it may have one. */
 static bool siteowner_is_file(const char *path)
 {
-    return strncmp(path, "/dev/zero", 9) != 0 && strncmp(path, "/SYSV", 5) != 0 &&
+    return *path && strncmp(path, "/dev/zero", 9) != 0 && strncmp(path, "/SYSV", 5) != 0 &&
            (strncmp(path, "/memfd:", 7) != 0 || strstr(path, ".so"));
 }
 
