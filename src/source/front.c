@@ -148,10 +148,10 @@ void gp_hooks_look(void)
     if (found == PAST_CALLS || !gp_hooks_present() || !gp_hooks_have_driver())
         return;
     gp_loader_look(past_visit, &found);
-    if (found != before)
-        __atomic_store_n(&gp_call_x_captures, 1, __ATOMIC_RELAXED);
-    if (found != before)
-        __atomic_store_n(&x_past, found, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
+    if (found == before)
+        return;
+    __atomic_store_n(&gp_call_x_captures, 1, __ATOMIC_RELAXED); /* an object that was found may begin one unseen */
+    __atomic_store_n(&x_past, found, __ATOMIC_RELEASE);         /* [past.R] release: the text; pairs with [past.A] */
 }
 
 bool gp_hooks_past(char *text, size_t bytes)
