@@ -42,10 +42,10 @@ static uint64_t *context_find(uint32_t ctx, uint64_t *was)
     return NULL;
 }
 
-/* Before the entry, so that who finds the entry finds the bit. */
+/* Relaxed, as the entries are: who uses a stream of a context has learned of it after the context was made. */
 static void context_device(int device)
 {
-    __atomic_fetch_or(&x_devices, 1ull << (unsigned)device % 64, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&x_devices, 1ull << (unsigned)device % 64, __ATOMIC_RELAXED);
 }
 
 /* Puts it into a free entry, else into one whose context was not counted. False: there is none. */
