@@ -292,8 +292,7 @@ static void folder_file(const struct folder *f, uint32_t order)
     if (there)
         folder_remove(f, there);
     file->replaces = there && there->whole;
-    int rc = (f->o->listed ? gp_recording_open_listed : gp_recording_open)(&recording, path, file->why,
-                                                                           sizeof(file->why), NULL, NULL);
+    int rc = gp_recording_open_as(&recording, path, f->o->listed, file->why, sizeof(file->why), NULL, NULL);
     if (rc) {
         if (!file->why[0])
             snprintf(file->why, sizeof(file->why), "%s", strerror(-rc));

@@ -11,7 +11,7 @@
 struct gp_export_folder {
     char *const *files;
     uint32_t count;
-    bool listed;        /* a folder lists them: gp_recording_open_listed */
+    bool listed;        /* a folder lists them: gp_recording_open_as */
     const char *folder; /* to write into */
     const char *job;
     const char *symfs; /* NULL */

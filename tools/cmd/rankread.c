@@ -171,8 +171,8 @@ int gp_rank_file_read(struct gp_rank_read *read, const struct gp_load_options *o
     const struct gp_load_view view = {
         .part = options->part, .step = options->growth ? NULL : options->step, .symfs = options->symfs};
     *read = (struct gp_rank_read){.rank.file = order ? options->more[order - 1] : options->files[0]};
-    int error = (options->listed ? gp_recording_open_listed : gp_recording_open)(&recording, read->rank.file, read->why,
-                                                                                 sizeof(read->why), NULL, NULL);
+    int error =
+        gp_recording_open_as(&recording, read->rank.file, options->listed, read->why, sizeof(read->why), NULL, NULL);
     if (error == -ENOMEM)
         return gp_memory_error(options->target.command);
     if (error) {

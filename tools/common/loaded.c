@@ -172,8 +172,7 @@ int gp_load_file(struct gp_loaded *loaded, const char *command, const char *path
     char why[256] = "";
     *loaded = (struct gp_loaded){.command = command};
     gp_progress_begin("reading the recording");
-    int rc = (view->listed ? gp_recording_open_listed : gp_recording_open)(&recording, path, why, sizeof(why),
-                                                                           gp_progress_listener, NULL);
+    int rc = gp_recording_open_as(&recording, path, view->listed, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
     return rc ? gp_load_refused(command, path, rc, why) : gp_load_recording(loaded, recording, path, view);
 }

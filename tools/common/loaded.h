@@ -24,7 +24,7 @@ struct gp_load_view { /* how a recording is looked at; all 0: whole, with names 
     const char *symfs; /* --symfs; NULL: not given */
     bool plain;        /* the caller runs gp_report_steps and gp_load_join itself, as far as it needs them */
     bool nameless;     /* no call site is looked up */
-    bool listed;       /* a folder lists the file: gp_recording_open_listed */
+    bool listed;       /* a folder lists the file: gp_recording_open_as */
 };
 
 struct gp_loaded {

@@ -586,13 +586,15 @@ static bool reader_in_place(const struct gp_source *source)
     return source_read(source, head, bytes, 0) == 0 && gp_input_format(head, bytes) == GP_INPUT_RECORDING;
 }
 
-/* Takes over the descriptor, or the error of its opening. */
-static int reader_file(struct gp_recording **out, int fd, int64_t size, char *why, size_t why_bytes,
-                       gp_rec_progress_fn *progress, void *arg)
+int gp_recording_open_as(struct gp_recording **out, const char *path, bool listed, char *why, size_t why_bytes,
+                         gp_rec_progress_fn *progress, void *arg)
 {
-    struct gp_source source = {.fd = fd, .size = size > 0 ? (uint64_t)size : 0};
+    int64_t size = 0;
     uint8_t *data = NULL;
     size_t bytes;
+    why[0] = '\0';
+    int fd = listed ? gp_input_open_regular(path, &size, why, why_bytes) : gp_input_open(path, &size);
+    struct gp_source source = {.fd = fd, .size = size > 0 ? (uint64_t)size : 0};
     int error = fd < 0 ? fd : 0;
     if (!error && !(size > 0 && reader_in_place(&source))) {
         error = gp_input_slurp(source.fd, size, &data, &bytes, why, why_bytes, progress, arg);
@@ -609,17 +611,5 @@ static int reader_file(struct gp_recording **out, int fd, int64_t size, char *wh
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg)
 {
-    int64_t size = 0;
-    int fd = gp_input_open(path, &size);
-    why[0] = '\0';
-    return reader_file(out, fd, size, why, why_bytes, progress, arg);
-}
-
-int gp_recording_open_listed(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
-                             gp_rec_progress_fn *progress, void *arg)
-{
-    int64_t size = 0;
-    why[0] = '\0';
-    int fd = gp_input_open_regular(path, &size, why, why_bytes);
-    return reader_file(out, fd, size, why, why_bytes, progress, arg);
+    return gp_recording_open_as(out, path, false, why, why_bytes, progress, arg);
 }

@@ -248,9 +248,10 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg);
-/* The same of a file that a folder lists and nobody named: what is no regular file is refused, and not waited for. */
-int gp_recording_open_listed(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
-                             gp_rec_progress_fn *progress, void *arg);
+/* The same. listed: a folder lists the file, and nobody named it: then a pipe, socket or device is refused, and not waited
+ * for. */
+int gp_recording_open_as(struct gp_recording **out, const char *path, bool listed, char *why, size_t why_bytes,
+                         gp_rec_progress_fn *progress, void *arg);
 /* The same from a buffer, for tests and fuzzing. */
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
