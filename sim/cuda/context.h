@@ -8,7 +8,9 @@
 
 struct sim_context *sim_context_usable(CUcontext handle); /* NULL: gone or going */
 bool sim_context_takes(unsigned flags);                   /* known flags, and one schedule at most */
-CUresult sim_context_launches(const struct sim_context *context);
+/* A kernel of that function starts: its local memory, for as many threads as the device can hold, is there. */
+CUresult sim_context_launches(struct sim_context *context, struct sim_function *function);
+CUresult sim_context_stack(struct sim_context *context, size_t stack); /* cuCtxSetLimit's, of each thread */
 CUresult sim_context_start(struct sim_context *context, int device, unsigned flags);
 void sim_context_end(struct sim_context *context);
 uint32_t sim_context_newest(void); /* the highest uid given so far */

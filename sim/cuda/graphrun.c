@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Launching an executable graph: pages for its allocations, then its nodes in order.  Chains of
  * nodes run as actors of their own, so the hazard detector sees which work the graph's edges order. */
+#include "cuda/context.h"
 #include "cuda/graph.h"
 
 #include <sched.h>
@@ -163,6 +164,7 @@ static void sim_node_free_memory(struct sim_node *n, struct sim_stream *b)
 static CUresult sim_node_run(struct sim_node *n, struct sim_stream *b)
 {
     const CUDA_KERNEL_NODE_PARAMS_v3 *k = &n->params.kernel;
+    struct sim_function *function;
     struct sim_work work;
     CUresult r = CUDA_SUCCESS;
 
@@ -173,6 +175,10 @@ static CUresult sim_node_run(struct sim_node *n, struct sim_stream *b)
     sim_point_wait_host(&b->point);
     switch (n->params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        if (!sim_function_get(k->func, &function)) /* else its module is gone */
+            r = sim_context_launches(b->context, function);
+        if (r)
+            break;
         sim_contents_launch_given(&n->given);
         sim_kernel_run(b, &n->pointers,
                        (uint64_t)k->gridDimX * k->gridDimY * k->gridDimZ * k->blockDimX * k->blockDimY * k->blockDimZ);

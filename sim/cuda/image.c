@@ -84,15 +84,28 @@ static bool sim_name_char(char c)
     return c == '_' || c == '$' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static bool sim_text_kernel(const char *text, const char *name)
+/* Where the text of that kernel goes on after its name; NULL: it has none of that name. */
+static const char *sim_text_kernel(const char *text, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = strstr(text, ".entry"); at; at = strstr(at + 6, ".entry")) {
         const char *word = at + 6 + strspn(at + 6, " \t\r\n");
         if (strncmp(word, name, length) == 0 && !sim_name_char(word[length]))
-            return true;
+            return word + length;
     }
-    return false;
+    return NULL;
+}
+
+/* The compiler puts the local variables of a kernel into one array, "__local_depotN[BYTES]".  What is compiled of it may need
+ * less, or more where registers do not suffice. */
+uint32_t sim_text_stack(const char *text, const char *kernel)
+{
+    static const char depot[] = "__local_depot";
+    const char *at = sim_text_kernel(text, kernel), *end = at ? strstr(at, ".entry") : NULL;
+    at = at ? strstr(at, depot) : NULL;
+    at = at && (!end || at < end) ? strchr(at, '[') : NULL;
+    const unsigned long bytes = at ? strtoul(at + 1, NULL, 10) : 0;
+    return bytes <= SIM_STACK_MOST ? (uint32_t)bytes : 0;
 }
 
 /* ELF keeps a section .text.NAME for each kernel; of other binaries the names cannot be seen, so

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * kernels.c: how many kernels the processes of a run have launched, graphs' nodes included: the first
- * 8 bytes of the file that GPUPROF_SIM_KERNELS names, which all of them map. Without such a file, or
- * if it is shorter, nothing is counted. */
+ * kernels.c: how many kernels the processes of a run have launched, graphs' nodes included, and the most stack
+ * that a thread of their contexts had: struct sim_kernels at the start of the file that GPUPROF_SIM_KERNELS names, which all of them map.
+ * Without such a file, or if it is shorter, nothing is counted. */
 #define _GNU_SOURCE
 #include "cuda/stream.h"
 
@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t *sim_kernels;
+static struct sim_kernels {
+    uint64_t launches;
+    uint64_t stack; /* bytes */
+} * sim_kernels;
 
 static void sim_kernels_open(void)
 {
@@ -29,11 +32,29 @@ static void sim_kernels_open(void)
     close(fd);
 }
 
-void sim_kernels_add(void)
+/* Relaxed everywhere: statistics. */
+static struct sim_kernels *sim_kernels_get(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, sim_kernels_open);
-    if (sim_kernels)
-        __atomic_fetch_add(sim_kernels, 1, __ATOMIC_RELAXED); /* relaxed: a statistic */
+    return sim_kernels;
+}
+
+void sim_kernels_add(void)
+{
+    struct sim_kernels *kernels = sim_kernels_get();
+
+    if (kernels)
+        __atomic_fetch_add(&kernels->launches, 1, __ATOMIC_RELAXED);
+}
+
+void sim_kernels_stack(uint32_t bytes)
+{
+    struct sim_kernels *kernels = sim_kernels_get();
+    uint64_t *most = kernels ? &kernels->stack : NULL, seen = most ? __atomic_load_n(most, __ATOMIC_RELAXED) : 0;
+
+    while (most && bytes > seen &&
+           !__atomic_compare_exchange_n(most, &seen, bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
 }

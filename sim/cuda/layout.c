@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The parameters of compiled kernels: their sizes, read from the cubin of a module.  A fat binary
- * holds a cubin for each generation, compressed; the parameters are the same in all of them, so the first
- * one is read.  Neither format is documented: what is used here, tools that read cubins have found out.
- * Everything is checked against the sizes at hand, and what does not fit is not known. */
+ * What the cubin of a module says of its kernels: the sizes of their parameters, and the stack that a thread needs.  A
+ * fat binary holds a cubin for each generation, compressed.  Neither format is documented: what is used here, tools that
+ * read cubins have found out.  Everything is checked against the sizes at hand, and what does not fit is not known. */
 #include "module.h"
 #include "stream.h"
 
@@ -19,6 +18,7 @@ struct sim_layout {
         uint64_t name; /* hash */
         uint32_t first;
         int count;
+        uint32_t stack; /* bytes of a thread */
     } * kernels;
     uint16_t *sizes; /* of all kernels' parameters */
     size_t size_count;
@@ -133,39 +133,57 @@ struct sim_generation sim_fat_generation(const char *image, size_t size, int cap
     return (struct sim_generation){nearest ? nearest : capability, nearest ? nearest : capability, nearest};
 }
 
-char *sim_fat_cubin(const char *image, size_t size, size_t *out)
+/* The cubin of that generation, else the first. */
+static bool sim_fat_entry_of(const char *image, size_t size, int generation, struct sim_fat_entry *out,
+                             const char **bytes)
+{
+    struct sim_fat_entry entry;
+    const char *at_bytes;
+    bool found = false;
+    for (size_t at = SIM_FATBIN_HEADER; sim_fat_next(image, size, &at, &entry, &at_bytes);) {
+        const bool is_it = (int)(entry.generation % 1000) == generation;
+        if (entry.kind != SIM_FAT_CUBIN || (found && !is_it))
+            continue;
+        *out = entry;
+        *bytes = at_bytes;
+        found = true;
+        if (is_it)
+            break;
+    }
+    return found;
+}
+
+char *sim_fat_cubin(const char *image, size_t size, int generation, size_t *out)
 {
     struct sim_fat_entry entry;
     const char *bytes;
-    for (size_t at = SIM_FATBIN_HEADER; sim_fat_next(image, size, &at, &entry, &bytes);) {
-        if (entry.kind != SIM_FAT_CUBIN)
-            continue;
-        bool packed = entry.flags & (SIM_FAT_LZ4 | SIM_FAT_ZSTD);
-        size_t from = packed ? entry.compressed : entry.size;
-        *out = packed ? entry.decompressed : entry.size;
-        if (from > entry.size || *out == 0 || *out > SIM_CUBIN_MOST)
-            return NULL;
-        char *cubin = malloc(*out);
-        bool good = cubin;
-        if (good && !packed)
-            memcpy(cubin, bytes, *out);
-        else if (good && entry.flags & SIM_FAT_LZ4)
-            good = sim_lz4((const uint8_t *)bytes, from, (uint8_t *)cubin, *out);
-        else if (good)
-            good = sim_zstd && sim_zstd(cubin, *out, bytes, from) == *out;
-        if (!good) {
-            free(cubin);
-            return NULL;
-        }
+    if (!sim_fat_entry_of(image, size, generation, &entry, &bytes))
+        return NULL;
+    bool packed = entry.flags & (SIM_FAT_LZ4 | SIM_FAT_ZSTD);
+    size_t from = packed ? entry.compressed : entry.size;
+    *out = packed ? entry.decompressed : entry.size;
+    if (from > entry.size || *out == 0 || *out > SIM_CUBIN_MOST)
+        return NULL;
+    char *cubin = malloc(*out);
+    bool good = cubin;
+    if (good && !packed)
+        memcpy(cubin, bytes, *out);
+    else if (good && entry.flags & SIM_FAT_LZ4)
+        good = sim_lz4((const uint8_t *)bytes, from, (uint8_t *)cubin, *out);
+    else if (good)
+        good = sim_zstd && sim_zstd(cubin, *out, bytes, from) == *out;
+    if (good)
         return cubin;
-    }
+    free(cubin);
     return NULL;
 }
 
-/* ---- the section .nv.info.NAME of a cubin ------------------------------------------------------------------------ */
-/* Entries of format, attribute, size and value.  Format 4 has a value, and attribute 0x17 is one
- * parameter: its number, its offset and, in the upper 14 bits, its size. */
+/* ---- the sections .nv.info.NAME and .nv.info of a cubin ----------------------------------------------------------- */
+/* Entries of format, attribute, size and value.  Format 4 has a value.  In the section of a kernel, attribute 0x17 is one
+ * parameter: its number, its offset and, in the upper 14 bits, its size.  In .nv.info, 0x12 is a symbol's number and the
+ * least stack of a thread of that kernel, with what it calls. */
 #define SIM_INFO_VALUE     4
+#define SIM_INFO_STACK     0x12
 #define SIM_INFO_PARAMETER 0x17
 struct sim_info {
     uint8_t format, attribute;
@@ -221,9 +239,63 @@ static void sim_layout_add(struct sim_layout *layout, const char *name, const ch
     layout->kernels = sim_grow(layout->kernels, (layout->count + 1) * sizeof *layout->kernels);
     layout->sizes = sim_grow(layout->sizes, (layout->size_count + (size_t)count + 1) * sizeof *layout->sizes);
     layout->kernels[layout->count++] =
-        (struct sim_layout_kernel){sim_name_hash(name), (uint32_t)layout->size_count, count};
+        (struct sim_layout_kernel){sim_name_hash(name), (uint32_t)layout->size_count, count, 0};
     memcpy(&layout->sizes[layout->size_count], sizes, (size_t)count * sizeof *sizes);
     layout->size_count += (size_t)count;
+}
+
+static bool sim_section_named(const char *cubin, size_t size, const char *name, struct sim_section *section)
+{
+    for (size_t at = 0; sim_image_section(cubin, size, name, &at, section);)
+        if (!section->name[0]) /* else its name is longer */
+            return true;
+    return false;
+}
+
+/* The name of a symbol by its number.  NULL: there is none. */
+static const char *sim_symbol_name(const struct sim_section *symbols, const struct sim_section *strings,
+                                   uint32_t number)
+{
+    Elf64_Sym symbol;
+    if (number >= symbols->size / sizeof symbol)
+        return NULL;
+    memcpy(&symbol, symbols->bytes + number * sizeof symbol, sizeof symbol);
+    if (symbol.st_name >= strings->size || !memchr(strings->bytes + symbol.st_name, 0, strings->size - symbol.st_name))
+        return NULL;
+    return strings->bytes + symbol.st_name;
+}
+
+static void sim_layout_stack(struct sim_layout *layout, const char *name, uint32_t stack)
+{
+    const uint64_t hash = sim_name_hash(name);
+    for (size_t i = 0; i < layout->count; i++)
+        if (layout->kernels[i].name == hash)
+            layout->kernels[i].stack = stack;
+}
+
+static void sim_layout_stacks(struct sim_layout *layout, const char *cubin, size_t size)
+{
+    struct sim_section all, symbols, strings;
+    struct sim_info info;
+    if (!sim_section_named(cubin, size, ".nv.info", &all) || !sim_section_named(cubin, size, ".symtab", &symbols) ||
+        !sim_section_named(cubin, size, ".strtab", &strings))
+        return;
+    for (const char *at = all.bytes, *end = all.bytes + all.size; (size_t)(end - at) >= sizeof info;) {
+        uint32_t value[2]; /* symbol, bytes */
+        memcpy(&info, at, sizeof info);
+        at += sizeof info;
+        if (info.format != SIM_INFO_VALUE)
+            continue;
+        if (info.size > end - at)
+            return;
+        if (info.attribute == SIM_INFO_STACK && info.size >= sizeof value) {
+            memcpy(value, at, sizeof value);
+            const char *name = sim_symbol_name(&symbols, &strings, value[0]);
+            if (name && value[1] <= SIM_STACK_MOST)
+                sim_layout_stack(layout, name, value[1]);
+        }
+        at += info.size;
+    }
 }
 
 static void sim_layout_read(struct sim_layout *layout, const char *cubin, size_t size)
@@ -231,6 +303,7 @@ static void sim_layout_read(struct sim_layout *layout, const char *cubin, size_t
     struct sim_section section;
     for (size_t at = 0; sim_image_section(cubin, size, ".nv.info.", &at, &section);)
         sim_layout_add(layout, section.name, section.bytes, section.bytes + section.size);
+    sim_layout_stacks(layout, cubin, size);
 }
 
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
@@ -242,8 +315,12 @@ static struct sim_layout *sim_layout_of(struct sim_module *module)
     module->layout = sim_grow(NULL, sizeof *module->layout);
     *module->layout = (struct sim_layout){0};
     size_t size = module->size;
-    char *cubin = sim_image_fat(module->image) ? sim_fat_cubin(module->image, module->size, &size) : NULL;
-    if (cubin || !sim_image_fat(module->image))
+    const bool fat = sim_image_fat(module->image);
+    const int capability = sim_spec.gpu->capability;
+    char *cubin = NULL;
+    if (fat)
+        cubin = sim_fat_cubin(module->image, size, sim_fat_generation(module->image, size, capability).binary, &size);
+    if (cubin || !fat)
         sim_layout_read(module->layout, cubin ? cubin : module->image, size);
     free(cubin);
     return module->layout;
@@ -259,6 +336,17 @@ int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes
             return layout->kernels[i].count;
         }
     return -1;
+}
+
+uint32_t sim_layout_stack_of(struct sim_module *module, const char *name)
+{
+    const struct sim_layout *layout = sim_layout_of(module);
+    const uint64_t hash = sim_name_hash(name);
+    uint32_t stack = 0;
+    for (size_t i = 0; !stack && i < layout->count; i++)
+        if (layout->kernels[i].name == hash)
+            stack = layout->kernels[i].stack;
+    return stack;
 }
 
 void sim_layout_free(struct sim_module *module)

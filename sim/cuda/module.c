@@ -189,6 +189,15 @@ static void sim_function_generation(const struct sim_module *module, struct sim_
     function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = generation.binary;
 }
 
+uint32_t sim_function_stack(struct sim_function *function)
+{
+    const struct sim_module *module = function->module;
+    if (function->stack < 0)
+        function->stack = (int)(sim_image_text(module->image) ? sim_text_stack(module->image, function->name)
+                                                              : sim_layout_stack_of(function->module, function->name));
+    return (uint32_t)function->stack;
+}
+
 CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out)
 {
     for (struct sim_function *at = module->functions; at; at = at->next)
@@ -206,7 +215,7 @@ CUresult sim_module_function(struct sim_module *module, const char *name, struct
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *function = (struct sim_function){
-        .next = module->functions, .module = module, .name = copy, .param_count = -2, .given_count = -2};
+        .next = module->functions, .module = module, .name = copy, .param_count = -2, .given_count = -2, .stack = -1};
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
     sim_function_generation(module, function);

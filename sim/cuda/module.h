@@ -5,14 +5,18 @@
 
 #include "sim.h"
 
+/* The most local memory of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"). */
+#define SIM_STACK_MOST (512u << 10)
+
 /* image.c: facts read from an image without running it. */
 size_t sim_image_size(const char *image); /* 0: no image */
 /* Code of many generations, packed: neither kernels nor parameters can be read. */
 bool sim_image_fat(const char *image);
 #define SIM_FATBIN_HEADER 16
-void sim_image_fat_header(char *image, size_t size);   /* for an image of `size` bytes after the header */
-bool sim_image_text(const char *image);                /* PTX */
-int sim_text_target(const char *text, int capability); /* the generation that PTX is for; else the capability */
+void sim_image_fat_header(char *image, size_t size);           /* for an image of `size` bytes after the header */
+bool sim_image_text(const char *image);                        /* PTX */
+int sim_text_target(const char *text, int capability);         /* the generation that PTX is for; else the capability */
+uint32_t sim_text_stack(const char *text, const char *kernel); /* of PTX: the kernel's own local memory; 0: none */
 bool sim_image_kernel(const char *image, size_t size, const char *name);
 char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
 /* Returns one variable of PTX or a cubin per call: *at starts at 0.  False: no more. */
@@ -35,6 +39,8 @@ const struct sim_variable *sim_library_declared(const struct sim_library *librar
 
 /* layout.c: the sizes of a compiled kernel's parameters, in order; -1: not known. */
 int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes, int most);
+/* Bytes of stack that each thread of a compiled kernel needs, with what it calls; 0: none, or not known. */
+uint32_t sim_layout_stack_of(struct sim_module *module, const char *name);
 void sim_layout_free(struct sim_module *module);
 void sim_layout_setup(void); /* without the lock: calls the loader */
 /* The code of a fat binary that a GPU of the capability runs, by its generation, as in 86.  `lacking`: there is none, and
@@ -44,12 +50,13 @@ struct sim_generation {
     bool lacking;
 };
 struct sim_generation sim_fat_generation(const char *image, size_t size, int capability);
-/* The first cubin of a fat binary; malloc'ed, NULL: none, or none that can be read. */
-char *sim_fat_cubin(const char *image, size_t size, size_t *out);
+/* The cubin of a fat binary for that generation, or the first; malloc'ed, NULL: none, or none that can be read. */
+char *sim_fat_cubin(const char *image, size_t size, int generation, size_t *out);
 
 CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out);
 struct sim_module *sim_module_find(CUmodule handle);
 CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out);
+uint32_t sim_function_stack(struct sim_function *function); /* bytes of each thread; 0: none, or not known */
 CUresult sim_module_variable(struct sim_module *module, const char *name, bool managed, CUdeviceptr *address,
                              size_t *size);
 void sim_module_end(struct sim_module *module); /* drops the lock for the event */

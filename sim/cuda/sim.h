@@ -177,6 +177,8 @@ struct sim_context {
     unsigned sm_count;          /* multiprocessors of a green one; 0: all */
     uint64_t peers;             /* bit per device whose memory this context may reach */
     size_t limits[SIM_LIMITS];
+    uint32_t stack; /* that each thread has; life.c's */
+    bool launched;  /* a kernel, since the stack's limit was set */
     int cache_config;
     struct sim_memory *memory; /* objects that end with the context */
     struct sim_array *arrays;
@@ -328,6 +330,7 @@ struct sim_function {
     uint16_t param_size[64];
     int given_count; /* contents.c's: parameters by the kernel's own tables; -2 and -1 as above */
     uint16_t given_size[64];
+    int stack; /* module.c's: bytes that each thread needs; -1: not yet determined */
     enum sim_verdict {
         SIM_VERDICT_UNKNOWN,
         SIM_VERDICT_OPEN,

@@ -172,6 +172,7 @@ CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void *
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads);
 /* kernels.c: counts a kernel that starts, for the runs that compare. From any thread. */
 void sim_kernels_add(void);
+void sim_kernels_stack(uint32_t bytes); /* the same for what each thread of a context has */
 
 /* ---- pools (pool.c, poolorder.c) --------------------------------------------------------------------------------- */
 /* cuMemFree of pool memory; in stream order. */

@@ -70,6 +70,30 @@ Test(dryrun, pages_are_no_cache)
     json_decref(top);
 }
 
+/* The driver keeps the largest stack of a kernel for each of the 40 x 1024 threads that a T4 can hold. */
+Test(dryrun, stacks_of_kernels_count)
+{
+    const long long threads = 40 * 1024, stack = 9216 - 1024;
+    json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1024 stack=1000", 0), *rank = at(top, "ranks", 0);
+    const long long needed = number(rank, "needed_bytes"), context = number(rank, "context_bytes");
+    cr_expect_eq(number(rank, "thread_stack_bytes"), 1024);
+    json_decref(top);
+    top = dryrun_json("--gpu=t4 --json -- %s mib=1024 stack=9216", 0);
+    rank = at(top, "ranks", 0);
+    const long long ordinary = CONTEXT / 6 / (2 * MIB) * (2 * MIB); /* of the first kernel */
+    cr_expect_eq(number(rank, "thread_stack_bytes"), 9216);
+    cr_expect_eq(number(rank, "context_bytes"), context + threads * stack - ordinary);
+    cr_expect_eq(number(rank, "needed_bytes"), needed + threads * stack - ordinary);
+    json_decref(top);
+    dryrun("--gpu=t4 -- %s mib=1024 stack=9216", 0);
+    SAYS("308.0 MiB  18.3 %");
+    SAYS("stacks                    of kernels, for each thread that the GPU can hold; estimated");
+    SAYS(", 308.0 MiB more for stacks of 9216 bytes\n");
+    SAYS("since a kernel needs it: deep");
+    dryrun("--gpu=t4 -- %s mib=14000 stack=524288", 3); /* 20 GiB of them */
+    SAYS("does not fit: ");
+}
+
 Test(dryrun, the_budget_names_the_line_that_breaks_it)
 {
     dryrun("--gpu=t4 --budget=1300MiB -- %s mib=1024", 3);

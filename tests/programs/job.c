@@ -9,6 +9,7 @@
  *   write=N     writes N MiB to a file without a name
  *   steps=N     N more such steps, a hundredth of a second each
  *   marked=N    the same, and each begins with a mark
+ *   stack=N     starts a kernel whose threads have N bytes of stack each
  *   signal=N    ends by that signal
  * A request that fails ends it with status 9.
  */
@@ -45,6 +46,19 @@ static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned 
         CHECK(cuMemFree(one));
         usleep(pause_us);
     }
+}
+
+static void job_stack(int bytes)
+{
+    char ptx[256];
+    CUmodule module;
+    CUfunction kernel;
+    snprintf(ptx, sizeof(ptx),
+             ".version 8.0\n.target sm_50\n.visible .entry deep()\n{\n.local .b8 __local_depot0[%d];\nret;\n}\n",
+             bytes);
+    job_check(cuModuleLoadData(&module, ptx));
+    job_check(cuModuleGetFunction(&kernel, module, "deep"));
+    job_check(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
 /* The number of this process on its machine, from Open MPI, MPICH or torchrun. */
@@ -135,6 +149,8 @@ int main(int argc, char **argv)
             job_copies(number);
         else if (sscanf(argv[i], "status=%d", &number) == 1)
             return number;
+        else if (sscanf(argv[i], "stack=%d", &number) == 1)
+            job_stack(number);
         else if (sscanf(argv[i], "signal=%d", &number) == 1)
             raise(number);
     }

@@ -457,19 +457,19 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
 
 #define GP_FIT_SETTLES 64u
 
-uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels)
+uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels, uint32_t stack)
 {
     uint64_t size = bytes, before = UINT64_MAX;
     for (unsigned i = 0; i < GP_FIT_SETTLES && size != before; i++) { /* it rises */
         uint64_t context = gp_fit_context_in(bare, size);
         before = size;
-        size = bytes + whole * context + kernels * gp_fit_context_with(context, true);
+        size = bytes + whole * context + kernels * gp_fit_context_with(context, stack);
     }
-    return size == before ? size : bytes + whole * bare + kernels * gp_fit_context_with(bare, true);
+    return size == before ? size : bytes + whole * bare + kernels * gp_fit_context_with(bare, stack);
 }
 
 enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
-                                        bool kernels, uint64_t *bytes)
+                                        uint32_t stack, uint64_t *bytes)
 {
     uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
     int64_t most = -1;
@@ -482,8 +482,8 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
         int64_t rest = sample->process_bytes - sample->reserved_bytes;
         GP_RAISE(most, rest);
     }
-    const uint64_t measured = (uint64_t)most, here = gp_fit_context_with(gp_fit_context_of(own), kernels),
-                   there = gp_fit_context_with(gp_fit_context_of(threads), kernels);
+    const uint64_t measured = (uint64_t)most, here = gp_fit_context_with(gp_fit_context_of(own), stack),
+                   there = gp_fit_context_with(gp_fit_context_of(threads), stack);
     if (most >= 0 && (own ? here == there : there <= measured)) {
         *bytes = measured;
         return GP_FIT_MEASURED;

@@ -137,15 +137,22 @@ enum gp_fit_context {
 };
 #define GP_FIT_CONTEXT_BYTES (256ull << 20)
 /* The driver keeps local memory for each thread that can be resident.  Contexts without code, from 107 MiB on an RTX 4060
- * Ti to 555 MiB on an RTX PRO 6000 Blackwell, are within 5 % of this. */
+ * Ti to 555 MiB on an RTX PRO 6000 Blackwell, are within 5 % of this, of which half is the default stack. */
+#define GP_FIT_THREAD_BYTES 2048u
+#define GP_FIT_THREAD_STACK 1024u
 static inline uint64_t gp_fit_context_of(uint64_t threads)
 {
-    return (threads * 2048 + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE;
+    return (threads * GP_FIT_THREAD_BYTES + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE;
 }
-/* The first kernel made that of an H200 larger, by a sixth. */
-static inline uint64_t gp_fit_context_with(uint64_t bare, bool kernels)
+/* stack: bytes that each thread of the kernels has; 0: no kernel ran.  One that needs more than the default gets it for all
+ * threads that can be resident, for the rest of the context (docs/dryrun.md has the sources).  The first kernel made the
+ * context of an H200 larger by a sixth, for its local memory as it seems, so the larger of the two counts. */
+static inline uint64_t gp_fit_context_with(uint64_t bare, uint32_t stack)
 {
-    return bare + (kernels ? bare / 6 / GP_FIT_PAGE * GP_FIT_PAGE : 0);
+    const uint64_t sixth = stack ? bare / 6 / GP_FIT_PAGE * GP_FIT_PAGE : 0;
+    const uint64_t beyond = stack > GP_FIT_THREAD_STACK ? stack - GP_FIT_THREAD_STACK : 0;
+    const uint64_t more = (bare / GP_FIT_THREAD_BYTES * beyond + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE;
+    return bare + (more > sixth ? more : sixth);
 }
 /* A GPU of which only the size is known: a small one holds fewer threads, so its context is at most an eighth of it. */
 static inline uint64_t gp_fit_context_in(uint64_t bare, uint64_t gpu_bytes)
@@ -153,11 +160,11 @@ static inline uint64_t gp_fit_context_in(uint64_t bare, uint64_t gpu_bytes)
     uint64_t eighth = gpu_bytes / 8 / GP_FIT_PAGE * GP_FIT_PAGE;
     return eighth < bare ? eighth : bare;
 }
-/* The smallest device that has so much beside `whole` contexts and those of kernels, each of that GPU. */
-uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels);
-/* threads: that the GPU can hold; 0: as the recorded one.  kernels: some ran. */
+/* The smallest device that has so much beside `whole` contexts and those of kernels with that stack, each of that GPU. */
+uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels, uint32_t stack);
+/* threads: that the GPU can hold; 0: as the recorded one.  stack: as for gp_fit_context_with. */
 enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
-                                        bool kernels, uint64_t *bytes);
+                                        uint32_t stack, uint64_t *bytes);
 
 /* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
 
@@ -167,6 +174,7 @@ struct gp_fit_question {
     uint32_t tenants;                 /* programs like this one that share it; at least 1 */
     int64_t context_bytes;            /* of each; -1: as gp_fit_context_find has it */
     uint64_t threads;                 /* that the device can hold; 0: as the recorded one */
+    uint32_t stack;                   /* bytes of each thread of its kernels; 0: the default */
     const char *allocator;            /* a policy, or "off"; NULL: as it was recorded */
     const char *conf;                 /* settings of the allocator, as checked by gp_policy_configure; may be NULL */
     bool all;                         /* every allocator, the recorded one first */

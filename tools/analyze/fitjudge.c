@@ -101,6 +101,13 @@ static uint64_t judge_other(const struct gp_fit_judge *j, const struct gp_fit_ch
     return same ? j->result->unexplained_bytes : 0;
 }
 
+/* Of each thread of its kernels, if any ran. */
+static uint32_t judge_stack(const struct gp_fit_judge *j)
+{
+    const uint32_t stack = j->question->stack ? j->question->stack : GP_FIT_THREAD_STACK;
+    return j->trace && j->trace->code ? stack : 0;
+}
+
 /* The device on which each program has so much for its requests, with contexts that are those of the GPU in question ... */
 static uint64_t judge_whole(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
 {
@@ -111,11 +118,11 @@ static uint64_t judge_whole(const struct gp_fit_judge *j, const struct gp_fit_ch
 static uint64_t judge_smallest(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
 {
     const unsigned tenants = j->question->tenants;
-    bool code = j->trace->code;
+    const uint32_t stack = judge_stack(j);
     if (j->result->context != GP_FIT_ESTIMATED)
         return judge_whole(j, choice, bytes);
-    return gp_fit_context_device((bytes + judge_other(j, choice)) * tenants, j->bare, code ? 0 : tenants,
-                                 code ? tenants : 0);
+    return gp_fit_context_device((bytes + judge_other(j, choice)) * tenants, j->bare, stack ? 0 : tenants,
+                                 stack ? tenants : 0, stack);
 }
 
 /* What one program gets of the device for its requests. */
@@ -124,7 +131,7 @@ static uint64_t judge_room(const struct gp_fit_judge *j, const struct gp_fit_cho
     const uint64_t gpu = j->question->gpu_bytes;
     uint64_t share = gpu / j->question->tenants, context = j->result->context_bytes;
     if (j->result->context == GP_FIT_ESTIMATED)
-        context = gp_fit_context_with(gp_fit_context_in(j->bare, gpu), j->trace->code);
+        context = gp_fit_context_with(gp_fit_context_in(j->bare, gpu), judge_stack(j));
     uint64_t other = judge_other(j, choice) + context;
     return share > other ? share - other : 0;
 }
@@ -303,10 +310,10 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     *result = (struct gp_fit_result){.device = device, .event = GP_REC_NONE};
     struct gp_fit_judge judge = {.flow = flow, .question = question, .result = result};
     judge.trace = gp_fit_trace_new(flow, device, false);
-    const bool code = judge.trace && judge.trace->code;
     const uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
     judge.bare = gp_fit_context_of(question->threads ? question->threads : own * GP_DEVICE_THREADS_UNIT);
-    result->context = gp_fit_context_find(recording, device, question->threads, code, &result->context_bytes);
+    result->context =
+        gp_fit_context_find(recording, device, question->threads, judge_stack(&judge), &result->context_bytes);
     if (question->context_bytes >= 0) {
         result->context = GP_FIT_GIVEN;
         result->context_bytes = (uint64_t)question->context_bytes;
@@ -314,7 +321,7 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     int rc = judge.trace ? 0 : -ENOMEM;
     if (!rc) {
         result->requests = judge.trace->requests;
-        result->kernels = code;
+        result->kernels = judge.trace->code;
         result->requested_bytes = judge.trace->load_bytes;
         rc = judge_refused(&judge);
         rc = rc ? rc : judge_rows(&judge);

@@ -316,7 +316,8 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
     trace->code = look.code;
     trace->keeps = flow->recording->devices[device].last.flags & GP_DEVICE_KEEPS;
     uint64_t context;
-    const enum gp_fit_context how = gp_fit_context_find(flow->recording, device, 0, look.code, &context);
+    const enum gp_fit_context how =
+        gp_fit_context_find(flow->recording, device, 0, look.code ? GP_FIT_THREAD_STACK : 0, &context);
     struct gp_refused *refused = gp_refused_find(flow->recording);
     struct gp_fit_build build = {.flow = flow,
                                  .modules = how != GP_FIT_MEASURED,

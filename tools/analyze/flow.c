@@ -359,7 +359,7 @@ int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_
         /* Contexts and other programs: the process has allocated more since. */
         beside = sample->reserved_bytes >= 0 && used > sample->reserved_bytes ? used - sample->reserved_bytes : 0;
     }
-    if (used < 0 && gp_fit_context_find(recording, device, 0, false, &context) == GP_FIT_ESTIMATED)
+    if (used < 0 && gp_fit_context_find(recording, device, 0, 0, &context) == GP_FIT_ESTIMATED)
         beside = (int64_t)context;
     GP_RAISE(beside, before);
     if (__builtin_add_overflow(reserved, beside, &held))

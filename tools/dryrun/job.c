@@ -315,9 +315,9 @@ static int job_once(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, 
     snprintf(notes, sizeof(notes), "%s/says", folder);
     if (!rc)
         rc = gp_dryrun_messages(run, notes);
+    gp_dryrun_kernels(run, folder);
     if (!rc)
         rc = job_read(job, run, number);
-    run->kernels = gp_dryrun_kernels(folder);
     gp_dryrun_lives(run, ends.lives, (uint32_t)ends.count);
     if (!rc && job->world && !gp_world_kinds(job->world, run))
         rc = gp_memory_error("dryrun");

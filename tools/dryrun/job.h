@@ -47,11 +47,15 @@ int gp_dryrun_messages(struct gp_dryrun_run *run, const char *path);
 /* ---- try.c ------------------------------------------------------------------------------------------------------- */
 
 #define GP_DRYRUN_KERNELS "kernels" /* in the folder of a run: the simulated driver counts there */
-#define GP_DRYRUN_FOUND   "found"   /* ... and the hook of Python programs says what it met */
+struct gp_dryrun_kernels {
+    uint64_t launches;
+    uint64_t stack; /* the most bytes that each thread of a context had */
+};
+#define GP_DRYRUN_FOUND "found" /* ... and the hook of Python programs says what it met */
 
 /* Makes the file in which the processes of a run count their kernels; without it they count none. */
 void gp_dryrun_kernels_begin(const char *folder);
-/* How many they were; -1: not known. */
-int64_t gp_dryrun_kernels(const char *folder);
+/* Fills in run->kernels and run->stack. */
+void gp_dryrun_kernels(struct gp_dryrun_run *run, const char *folder);
 
 #endif

@@ -187,10 +187,13 @@ static void merge_memory(struct gp_need *need, int64_t threads)
 {
     const uint64_t bare = gp_fit_context_of((uint64_t)threads);
     const int64_t context = need->context_bytes - need->code_bytes;
-    need->kernels = context > (int64_t)bare;
+    if (context <= (int64_t)bare) /* no kernel ran */
+        need->stack = 0;
+    else if (!need->stack) /* an answer of a build that did not say it */
+        need->stack = GP_FIT_THREAD_STACK;
     const uint64_t small = gp_fit_context_in(bare, (uint64_t)need->smallest_bytes);
     need->memory_bytes = need->needed_bytes - context;
-    need->least_bytes = need->smallest_bytes - (int64_t)gp_fit_context_with(small, need->kernels);
+    need->least_bytes = need->smallest_bytes - (int64_t)gp_fit_context_with(small, need->stack);
     GP_RAISE(need->memory_bytes, 0);
     GP_RAISE(need->least_bytes, 0);
 }

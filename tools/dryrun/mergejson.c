@@ -179,6 +179,7 @@ static void rank_read(struct said_reader *reader, const json_t *row, struct gp_n
     need->smallest_bytes = said_bytes(reader, row, "smallest_bytes");
     need->context_bytes = said_bytes(reader, row, "context_bytes");
     need->code_bytes = said_number(reader, row, "code_bytes", GP_SAID_BYTES, 0);
+    need->stack = (uint32_t)said_number(reader, row, "thread_stack_bytes", 512 << 10, 0);
     need->assumed_bytes = said_number(reader, row, "assumed_bytes", GP_SAID_BYTES, 0);
     need->assumed_reserved_bytes = said_number(reader, row, "assumed_reserved_bytes", GP_SAID_BYTES, 0);
     need->growable_bytes = said_number(reader, row, "expandable_segments_bytes", GP_SAID_BYTES, -1);

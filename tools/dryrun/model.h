@@ -75,8 +75,8 @@ struct gp_need { /* of one process on one device */
     uint64_t start_ns, begin_ns, end_ns;
     bool exits;                        /* the recording has its end */
     int64_t memory_bytes, least_bytes; /* of needed_bytes and of smallest_bytes: without the context */
-    bool kernels;                      /* some ran, which makes the context larger */
-    struct gp_need_level *levels;      /* in the order of time */
+    uint32_t stack;               /* bytes of each thread of its kernels, which make the context larger; 0: none ran */
+    struct gp_need_level *levels; /* in the order of time */
     uint32_t level_count;
     struct gp_need_refused *refused; /* the largest first */
     uint32_t refused_count;
@@ -122,6 +122,7 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t contextless;  /* processes that got no memory for a context, so that their device is not known */
     int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
     int64_t kernels;       /* that started, of all processes; -1: not known */
+    uint32_t stack;        /* the most bytes of each of their threads; 0: not known */
     uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
     uint32_t job_ranks;    /* --world: ranks of the job, of which those in `needs` ran; 0: all ran */

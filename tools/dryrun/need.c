@@ -209,24 +209,25 @@ static void need_whole(struct gp_need *need, int64_t context, int64_t threads)
         need->least_bytes = need->memory_bytes;
     need->needed_bytes = need->memory_bytes + context;
     need->smallest_bytes =
-        (int64_t)gp_fit_context_device((uint64_t)need->least_bytes, bare, !need->kernels, need->kernels);
+        (int64_t)gp_fit_context_device((uint64_t)need->least_bytes, bare, !need->stack, need->stack != 0, need->stack);
 }
 
-static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, int64_t threads)
+static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, const struct gp_dryrun_run *run)
 {
     const struct gp_flow *flow = loaded->report.flow;
     int64_t total = loaded->recording->devices[d].total_bytes;
     struct gp_fit_question question = {.gpu_bytes = total > 0 ? (uint64_t)total : UINT64_C(1) << 40,
                                        .tenants = 1,
                                        .context_bytes = -1,
-                                       .threads = (uint64_t)threads};
+                                       .threads = (uint64_t)run->threads,
+                                       .stack = run->stack};
     struct gp_fit_result result, growable;
     int64_t replayed = 0, context = 0;
     int rc = gp_fit_judge(flow, d, &question, &result);
     if (!rc) {
         context = (int64_t)result.context_bytes;
         replayed = (int64_t)result.rows[0].peak_bytes;
-        need->kernels = result.kernels;
+        need->stack = !result.kernels ? 0 : run->stack ? run->stack : GP_FIT_THREAD_STACK;
         need->memory_bytes = replayed - context;
         need->least_bytes = (int64_t)result.least_bytes;
         need->code_bytes = result.context == GP_FIT_ESTIMATED ? need_code(flow, d) : 0;
@@ -238,7 +239,7 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
             need->memory_bytes = reserved + need->code_bytes;
         else if (need->context_bytes > replayed - reserved) /* the code shares pages too */
             need_code_shares(need, replayed - reserved);
-        need_whole(need, context, threads);
+        need_whole(need, context, run->threads);
     }
     need->growable_bytes = -1;
     if (!rc && result.requests == GP_FIT_OF_FRAMEWORK && !result.rows[0].conf[0]) {
@@ -250,7 +251,7 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
             /* What a setting of the allocator can spare is not needed at least. */
             GP_LOWER(need->least_bytes, (int64_t)growable.least_bytes);
             GP_LOWER(need->least_bytes, need->growable_bytes - context);
-            need_whole(need, context, threads);
+            need_whole(need, context, run->threads);
         }
         gp_fit_result_fini(&growable);
     }
@@ -534,7 +535,7 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     if (!rc)
         need_assumed_reserved(need, report->flow, d, assumed);
     if (!rc)
-        rc = need_sizes(need, loaded, d, run->threads);
+        rc = need_sizes(need, loaded, d, run);
     if (!rc)
         need_ahead(need, report->flow, d, run->plenty, run->threads);
     if (!rc)

@@ -7,8 +7,10 @@
 #include <common/messages.h>
 #include <dryrun/dryrun.h>
 #include <dryrun/job.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/intern.h>
 
 #define GP_JOB_MESSAGES 64u
 #define GP_JOB_NOTES    256u       /* different ones */
@@ -52,6 +54,16 @@ static bool note_caches(struct gp_dryrun_run *run)
     return ok;
 }
 
+/* A text that ends with the name of a kernel in C++ gets the name of its source. */
+static void note_kernel(char *text, size_t bytes)
+{
+    char name[64];
+    char *mangled = strstr(text, " _Z");
+    const size_t at = mangled ? (size_t)(mangled - text) : 0;
+    if (mangled && gp_demangle(mangled + 1, name, sizeof(name)))
+        snprintf(text + at, bytes - at, " %s%s", name, strlen(name) == sizeof(name) - 1 ? "..." : "");
+}
+
 /* A line "PID<TAB>LIBRARY<TAB>KIND<TAB>TEXT". */
 static void note_line(struct gp_dryrun_run *run, char *line)
 {
@@ -72,6 +84,7 @@ static void note_line(struct gp_dryrun_run *run, char *line)
         return;
     gp_text_clean(note.library, sizeof(note.library), fields[1], strlen(fields[1]));
     gp_text_clean(note.kind, sizeof(note.kind), fields[2], strlen(fields[2]));
+    note_kernel(fields[3], strlen(fields[3]) + 1);
     gp_text_clean(note.text, sizeof(note.text), fields[3], strlen(fields[3]));
     for (uint32_t i = 0; i < run->note_count; i++) {
         struct gp_dryrun_note *other = &run->notes[i];

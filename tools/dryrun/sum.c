@@ -87,7 +87,7 @@ static int64_t sum_sure(struct gp_need *const *needs, uint32_t count, int64_t th
         int64_t sum = 0;
         for (uint32_t k = 0; k < count; k++)
             if (k == i || (needs[k]->start_ns <= start_ns && start_ns < needs[k]->end_ns))
-                sum += sum_after(needs[k], start_ns) + (int64_t)gp_fit_context_with(bare, needs[k]->kernels);
+                sum += sum_after(needs[k], start_ns) + (int64_t)gp_fit_context_with(bare, needs[k]->stack);
         GP_RAISE(most, sum);
     }
     return most;
@@ -143,17 +143,20 @@ static bool sum_least(struct gp_need *const *needs, uint32_t count, int64_t thre
     struct sum_state *now = calloc(count + 1ul, sizeof(*now));
     uint32_t n = changes && now ? sum_changes(needs, count, changes) : 0;
     uint64_t sum = 0;
+    uint32_t stack = 0;
     unsigned contexts[2] = {0}; /* without kernels, with */
+    for (uint32_t i = 0; i < count; i++)
+        GP_RAISE(stack, needs[i]->stack);
     for (uint32_t i = 0; i < n; i++) {
         const struct sum_change *change = &changes[i];
         struct sum_state *its = &now[change->process];
         const int64_t bytes = change->bytes < 0 ? 0 : change->bytes;
         const bool there = change->bytes >= 0;
-        contexts[needs[change->process]->kernels] += (unsigned)there - its->there;
+        contexts[needs[change->process]->stack != 0] += (unsigned)there - its->there;
         sum += (uint64_t)bytes - (uint64_t)its->bytes;
         *its = (struct sum_state){bytes, there};
         if (there)
-            GP_RAISE(*least, (int64_t)gp_fit_context_device(sum, bare, contexts[0], contexts[1]));
+            GP_RAISE(*least, (int64_t)gp_fit_context_device(sum, bare, contexts[0], contexts[1], stack));
     }
     free(changes);
     free(now);
@@ -167,7 +170,7 @@ static bool sum_device(struct gp_need *const *needs, uint32_t count, int64_t thr
     int64_t sure = sum_sure(needs, count, threads), low = -1;
     if (count == 1)
         low = (int64_t)gp_fit_context_device((uint64_t)needs[0]->least_bytes, gp_fit_context_of((uint64_t)threads),
-                                             !needs[0]->kernels, needs[0]->kernels);
+                                             !needs[0]->stack, needs[0]->stack != 0, needs[0]->stack);
     else if (!sum_least(needs, count, threads, &low))
         return false;
     if (sure > *needed) {

@@ -19,9 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GP_TRY_MOST  24u        /* changes, with the combination */
-#define GP_TRY_BYTES (1u << 20) /* of the file that are read */
-#define GP_TRY_ALL   1ll << 62  /* kernels: no run has more */
+#define GP_TRY_MOST  24u          /* changes, with the combination */
+#define GP_TRY_BYTES (1u << 20)   /* of the file that are read */
+#define GP_TRY_ALL   1ll << 62    /* kernels: no run has more */
+#define GP_TRY_STACK (512u << 10) /* bytes: no thread has more local memory */
 
 const char *const gp_dryrun_try_names[] = {"allocator", "checkpoint", "loss",  "optimizer", "gradients",
                                            "offload",   "outputs",    "shard", ""};
@@ -38,27 +39,28 @@ struct try_work {
 void gp_dryrun_kernels_begin(const char *folder)
 {
     char path[4300];
-    const uint64_t zero = 0;
+    const struct gp_dryrun_kernels none = {0};
     snprintf(path, sizeof(path), "%s/" GP_DRYRUN_KERNELS, folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return;
-    bool whole = write(fd, &zero, sizeof(zero)) == sizeof(zero);
+    bool whole = write(fd, &none, sizeof(none)) == sizeof(none);
     close(fd);
     if (!whole)
         unlink(path);
 }
 
-int64_t gp_dryrun_kernels(const char *folder)
+void gp_dryrun_kernels(struct gp_dryrun_run *run, const char *folder)
 {
     char path[4300];
-    int64_t count = -1;
+    struct gp_dryrun_kernels kernels;
     snprintf(path, sizeof(path), "%s/" GP_DRYRUN_KERNELS, folder);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool whole = fd >= 0 && read(fd, &count, sizeof(count)) == sizeof(count);
+    bool whole = fd >= 0 && read(fd, &kernels, sizeof(kernels)) == sizeof(kernels);
     if (fd >= 0)
         close(fd);
-    return whole && count >= 0 && count < GP_TRY_ALL ? count : -1;
+    run->kernels = whole && kernels.launches < (uint64_t)GP_TRY_ALL ? (int64_t)kernels.launches : -1;
+    run->stack = whole && kernels.stack <= GP_TRY_STACK ? (uint32_t)kernels.stack : 0;
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------- */

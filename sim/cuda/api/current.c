@@ -177,8 +177,11 @@ SIM_API2(136, 3010, cuCtxSetLimit, CUlimit, limit, size_t, value)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
-    context->limits[limit] = value;
-    return CUDA_SUCCESS;
+    if (limit == CU_LIMIT_STACK_SIZE)
+        result = sim_context_stack(sim_context_owner(context), value);
+    if (result == CUDA_SUCCESS)
+        context->limits[limit] = value;
+    return result;
 }
 
 SIM_API2(137, 3010, cuCtxGetLimit, size_t *, pvalue, CUlimit, limit)

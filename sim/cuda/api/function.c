@@ -8,6 +8,8 @@ static CUresult sim_attribute(struct sim_function *function, CUfunction_attribut
         return CUDA_ERROR_INVALID_HANDLE;
     if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+        function->attributes[attribute] = (int)sim_function_stack(function);
     *value = &function->attributes[attribute];
     return CUDA_SUCCESS;
 }

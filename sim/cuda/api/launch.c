@@ -56,7 +56,7 @@ CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void *
         return r;
     if (sim_stream_capturing(s))
         return sim_launch_captured(s, c, h, params, extra);
-    r = sim_context_launches(s->context);
+    r = sim_context_launches(s->context, f);
     if (!r)
         r = sim_op_begin(s);
     if (r)

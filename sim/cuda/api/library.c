@@ -139,7 +139,7 @@ static CUresult sim_library_enumerate(struct sim_library *library)
 {
     static bool reported;
     size_t size = library->size, at = 0;
-    char *cubin = sim_image_fat(library->image) ? sim_fat_cubin(library->image, library->size, &size) : NULL;
+    char *cubin = sim_image_fat(library->image) ? sim_fat_cubin(library->image, library->size, 0, &size) : NULL;
     const char *image = cubin ? cubin : library->image;
     CUresult result = CUDA_SUCCESS;
     char name[512];

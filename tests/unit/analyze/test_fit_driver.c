@@ -292,11 +292,11 @@ Test(fit_driver, contexts_of_samples)
                                                          .reserved_bytes = samples[i].reserved});
         struct gp_recording *recording = recmake_done(make);
         uint64_t bytes = 4711;
-        enum gp_fit_context context = gp_fit_context_find(recording, 0, 0, false, &bytes);
+        enum gp_fit_context context = gp_fit_context_find(recording, 0, 0, 0, &bytes);
         cr_expect_eq(context, count < 4 ? GP_FIT_ASSUMED : GP_FIT_MEASURED, "%u samples", count);
         cr_expect_eq(bytes, count < 4 ? 256ull << 20 : most[count - 1], "%u samples: %llu", count,
                      (unsigned long long)bytes);
-        cr_expect_eq(gp_fit_context_find(recording, 1, 0, false, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
+        cr_expect_eq(gp_fit_context_find(recording, 1, 0, 0, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
         cr_expect_eq(bytes, count < 3 ? 256ull << 20 : 900);
         gp_recording_free(recording);
     }
@@ -336,7 +336,7 @@ Test(fit_driver, contexts_of_gpus)
         recording->devices[0].last.flags = GP_DEVICE_PRESENT | cases[i].own / GP_DEVICE_THREADS_UNIT
                                                                    << GP_DEVICE_THREADS_SHIFT;
         uint64_t bytes = 4711;
-        cr_expect_eq(gp_fit_context_find(recording, 0, cases[i].other, false, &bytes), cases[i].how, "case %u", i);
+        cr_expect_eq(gp_fit_context_find(recording, 0, cases[i].other, 0, &bytes), cases[i].how, "case %u", i);
         cr_expect_eq(bytes, cases[i].mib * MIB, "case %u: %llu", i, (unsigned long long)bytes);
         gp_recording_free(recording);
     }
@@ -346,19 +346,31 @@ Test(fit_driver, contexts_of_gpus)
 Test(fit_driver, contexts_of_sizes)
 {
     const uint64_t bare = 528 * MIB, kernels = (528 + 88) * MIB;
-    cr_expect_eq(gp_fit_context_with(bare, false), bare);
-    cr_expect_eq(gp_fit_context_with(bare, true), kernels);
+    cr_expect_eq(gp_fit_context_with(bare, 0), bare);
+    cr_expect_eq(gp_fit_context_with(bare, GP_FIT_THREAD_STACK), kernels);
     cr_expect_eq(gp_fit_context_in(bare, 80 * GIB), bare);
     cr_expect_eq(gp_fit_context_in(bare, 100 * MIB), 12 * MIB);
-    cr_expect_eq(gp_fit_context_device(0, bare, 1, 0), 0);
-    cr_expect_eq(gp_fit_context_device(8 * GIB, bare, 1, 1), 8 * GIB + bare + kernels);
-    cr_expect_eq(gp_fit_context_device(100 * MIB, bare, 9, 0), 100 * MIB + 9 * bare); /* nine eighths are too much */
+    cr_expect_eq(gp_fit_context_device(0, bare, 1, 0, 0), 0);
+    cr_expect_eq(gp_fit_context_device(8 * GIB, bare, 1, 1, GP_FIT_THREAD_STACK), 8 * GIB + bare + kernels);
+    cr_expect_eq(gp_fit_context_device(100 * MIB, bare, 9, 0, 0), 100 * MIB + 9 * bare); /* nine eighths are too much */
     for (uint64_t bytes = PAGE; bytes < 6 * GIB; bytes += 34 * MIB)
-        for (unsigned with = 0; with < 2; with++) {
-            uint64_t size = gp_fit_context_device(bytes, bare, !with, with), less = size - PAGE;
-            cr_expect_leq(bytes + gp_fit_context_with(gp_fit_context_in(bare, size), with), size);
-            cr_expect_gt(bytes + gp_fit_context_with(gp_fit_context_in(bare, less), with), less);
+        for (unsigned with = 0; with < 3; with++) {
+            const uint32_t stack = with == 2 ? 4096 : with * GP_FIT_THREAD_STACK;
+            uint64_t size = gp_fit_context_device(bytes, bare, !with, with != 0, stack), less = size - PAGE;
+            cr_expect_leq(bytes + gp_fit_context_with(gp_fit_context_in(bare, size), stack), size);
+            cr_expect_gt(bytes + gp_fit_context_with(gp_fit_context_in(bare, less), stack), less);
         }
+}
+
+/* Of each thread that the GPU can hold, what a kernel's stack has beyond 1 KiB, if that is more than the sixth. */
+Test(fit_driver, contexts_with_stacks)
+{
+    const uint64_t bare = 528 * MIB; /* an H100: 132 multiprocessors with 2048 threads */
+    cr_expect_eq(gp_fit_context_with(bare, 256), bare + 88 * MIB);
+    cr_expect_eq(gp_fit_context_with(bare, 1365), bare + 88 * MIB);
+    cr_expect_eq(gp_fit_context_with(bare, 1366), bare + 90 * MIB);
+    cr_expect_eq(gp_fit_context_with(bare, 2048), 2 * bare - bare / 2);
+    cr_expect_eq(gp_fit_context_with(bare, 9 * 1024), 5 * bare);
 }
 
 /* ---- judgements ---------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * dryrunformat.c: see dryrunformat.h.
  */
+#include <analyze/fit.h>
 #include <analyze/report.h>
 #include <jansson.h>
 #include <read/recording/recording.h>
@@ -234,7 +235,15 @@ static void text_row(const struct gp_text_page *page, int64_t bytes, int64_t of,
             gp_text_on(page, GP_OFF));
 }
 
-static void text_uses(const struct gp_text_page *page, const struct gp_need *need)
+/* The part of the context that is stacks beyond the ordinary ones. */
+static int64_t text_stacks(const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    const uint64_t bare = gp_fit_context_of((uint64_t)run->threads);
+    const int64_t ordinary = (int64_t)gp_fit_context_with(bare, GP_FIT_THREAD_STACK);
+    return need->stack ? (int64_t)gp_fit_context_with(bare, need->stack) - ordinary : 0;
+}
+
+static void text_uses(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
     int64_t of = need->needed_bytes, rounding, cache = gp_need_idle(need, &rounding);
     char words[GP_USE_WORDS];
@@ -245,7 +254,10 @@ static void text_uses(const struct gp_text_page *page, const struct gp_need *nee
         text_row(page, cache, of, "cache", "  held from the driver and not in use then");
     if (rounding > 0)
         text_row(page, rounding, of, "rounding", "  the driver gives whole pages of 2 MiB");
-    text_row(page, need->context_bytes, of, "context", "  estimated");
+    const int64_t stacks = text_stacks(run, need);
+    if (stacks > 0)
+        text_row(page, stacks, of, "stacks", "  of kernels, for each thread that the GPU can hold; estimated");
+    text_row(page, need->context_bytes - stacks, of, "context", "  estimated");
 }
 
 static void text_ahead(const struct gp_text_page *page, const struct gp_need *need)
@@ -370,6 +382,23 @@ static void text_notes(const struct gp_text_page *page, const struct gp_dryrun_r
     }
 }
 
+static void text_context(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    char text[256], size[GP_SIZE_TEXT];
+    const int64_t stacks = text_stacks(run, need);
+    int used = snprintf(text, sizeof(text), "%s: the context, 2 KiB for each thread that the GPU can hold",
+                        gp_size_text(size, need->context_bytes));
+    if (stacks > 0)
+        used += snprintf(text + used, sizeof(text) - (size_t)used, ", %s more for stacks of %" PRIu32 " bytes",
+                         gp_size_text(size, stacks), need->stack);
+    if (need->code_bytes)
+        snprintf(text + used, sizeof(text) - (size_t)used, ", and %s for the code of kernels",
+                 gp_size_text(size, need->code_bytes));
+    fprintf(page->out, "  %-10s ", "estimated");
+    gp_text_phrases(page, text, 13);
+    fputc('\n', page->out);
+}
+
 static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
     char size[GP_SIZE_TEXT];
@@ -380,11 +409,7 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
     if (need->assumed_reserved_bytes)
         fprintf(page->out, "  %-10s %s: what libraries took that are stood in for\n", "assumed",
                 gp_size_text(size, need->assumed_reserved_bytes));
-    fprintf(page->out, "  %-10s %s: the context, 2 KiB for each thread that the GPU can hold", "estimated",
-            gp_size_text(size, need->context_bytes));
-    if (need->code_bytes)
-        fprintf(page->out, ", and %s for the code of kernels", gp_size_text(size, need->code_bytes));
-    fputc('\n', page->out);
+    text_context(page, run, need);
     text_notes(page, run, "assumed", "assumed");
     text_notes(page, run, "unsupported", "missing");
     if (need->missing)
@@ -517,7 +542,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     if (!need)
         return;
     text_heading(page, run, need);
-    text_uses(page, need);
+    text_uses(page, run, need);
     text_ahead(page, need);
     fputc('\n', page->out);
     text_lines(page, need);

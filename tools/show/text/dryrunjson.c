@@ -147,7 +147,7 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
     int64_t rounding, idle = gp_need_idle(need, &rounding);
     return json_pack(
         "{s:o,s:o,s:o,s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,"
-        "s:o,s:o,s:o,s:o,s:o}",
+        "s:o,s:o,s:o,s:o,s:o,s:I}",
         "steps_found", gp_json_text(need->steps_found), "repeats",
         gp_json_known(need->repeats ? (int64_t)need->repeats : -1), "repeats_sure",
         need->repeats ? json_real(need->repeats_sure) : json_null(), "gpu", run->gpu, "plenty", (int)run->plenty,
@@ -163,7 +163,8 @@ static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const str
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
         (json_int_t)need->missing, "uses", json_uses(need), "uses_sure", json_uses_sure(need), "holders",
         json_holders(need), "polled_pool", need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused",
-        json_rank_refused(run, at, failed), "stands_for", run->job_ranks ? json_stands_for(need) : json_null());
+        json_rank_refused(run, at, failed), "stands_for", run->job_ranks ? json_stands_for(need) : json_null(),
+        "thread_stack_bytes", (json_int_t)need->stack);
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */
