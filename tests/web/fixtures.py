@@ -536,7 +536,7 @@ def tried(document, fits=False):
     document["dryrun"] = dict(gpu="rtx-4070", name="NVIDIA GeForce RTX 4070", needed_bytes=9 * GIB, fits=fits, why=None, helps=[], tried=[
         change("checkpoint Block (each of 8) + the loss in 8 chunks, with its gradient at once", "combination", needed=4 * GIB, cost=64.2),
         change("checkpoint Block (each of 8)", "checkpoint", needed=6 * GIB, cost=16.4),
-        change("the loss in 8 chunks, with its gradient at once", "loss", needed=17 * GIB // 2, cost=48.0),
+        change("the loss in 8 chunks, with its gradient at once", "loss", needed=17 * GIB // 2, cost=48.0, note="the loss is a mean of the chunks"),
         change("expandable_segments:True", "allocator", needed=9 * GIB, cost=0.0),
         change("fused=True", "optimizer", needed=19 * GIB // 2),
         change("foreach=False", "optimizer", "failed", why="CMD failed with status 1 with this change"),

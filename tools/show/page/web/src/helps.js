@@ -56,7 +56,7 @@ function triedTable(dryrun) {
             { name: "Saved", number: true, value: (r) => r.saved_bytes, show: saved, title: (r) => (r.status === "ok" ? exact(r.saved_bytes) : r.why), bar: (r) => (r.saved_bytes || 0) / most },
             { name: "More kernels", number: true, value: (r) => r.cost.kernels_percent, show: kernels, help: "How many more kernels the whole run starts: not time" },
             { name: `Fits ${dryrun.gpu}`, value: (r) => r.fits, show: (r) => (r.fits === null ? NONE : r.fits ? "yes" : "no") },
-            rows.some((r) => r.status !== "ok") && { name: "Why not", value: (r) => r.why, class: "wide" },
+            rows.some((r) => r.why || r.note) && { name: "Note", value: (r) => r.why || r.note, class: "wide" },
         ].filter(Boolean),
     });
 }
