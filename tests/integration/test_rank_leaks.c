@@ -265,7 +265,7 @@ Test(rank_leaks, a_process_without_a_rank_is_none)
     command(0, "run", "--sim", option, "--", path_program("ends"), NULL);
     command(1, "leaks", folder, NULL);
     SAYS("6 recordings of 6 ranks\n       6 do not leak");
-    WARNS("other.gpuprof: it names no rank, and most recordings are of a job of 6 ranks; it is left out");
+    WARNS("other.gpuprof: it names no rank, and 6 recordings are of a job of 6 ranks; it is left out");
     shell("rm %s/run.rank[1-5].gpuprof", folder); /* one of two tells a rank: nothing says what the other is */
     command(0, "leaks", folder, NULL);
     SAYS("2 recordings of ");

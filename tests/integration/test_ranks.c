@@ -201,7 +201,7 @@ Test(ranks, another_run_of_a_rank_is_left_out)
     cr_assert_eq(system(line), 0);
     command(1, "report", folder, NULL);
     SAYS("\n6 ranks, ");
-    WARNS("x.gpuprof: it is rank 4 of a later run, and most recordings are of one run of the job; it is left out");
+    WARNS("x.gpuprof: it is rank 4 of a later run than the one taken, of which 6 of 7 recordings are; it is left out");
     snprintf(line, sizeof(line), "rm %s/run.rank4.gpuprof", folder);
     cr_assert_eq(system(line), 0);
     command(0, "report", folder, NULL); /* nothing says that it is not of the job */
@@ -227,7 +227,7 @@ Test(ranks, what_is_not_of_the_job_is_named_and_left_out)
     SAYS("note: 2 of 24 files are left out");
     SAYS("missing: 2 of the job's 24 ranks have no recording here: 9, 11");
     WARNS("run.rank11.gpuprof: not a recording");
-    WARNS("other.gpuprof: it is rank 2 of a job of 8 ranks, and most recordings are of one of 24; it is left out");
+    WARNS("other.gpuprof: it is rank 2 of a job of 8 ranks, and 22 of 23 recordings are of one of 24; it is left out");
     WARNS("2 of 24 recordings left out");
     command(1, "report", folder, "--json", NULL);
     json_t *top = said_json();

@@ -80,11 +80,16 @@ static int rank_world_order(const void *one, const void *other)
     return GP_ORDER(*a, *b);
 }
 
-/* The number of ranks that most recordings name, of equal ones the larger; 0: none does. */
-static int32_t ranks_world(const struct gp_rank_set *set, int32_t *values)
+struct world {     /* the number of ranks that the recordings name */
+    int32_t ranks; /* 0: none does */
+    uint32_t count, of;
+};
+
+/* The number of ranks that most recordings name, of equal ones the larger. */
+static struct world ranks_world(const struct gp_rank_set *set, int32_t *values)
 {
-    uint32_t count = 0, most = 0;
-    int32_t world = 0;
+    struct world world = {0};
+    uint32_t count = 0;
     for (uint32_t i = 0; i < set->count; i++)
         if (rank_is_told(&set->ranks[i]))
             values[count++] = set->ranks[i].world_size;
@@ -92,10 +97,8 @@ static int32_t ranks_world(const struct gp_rank_set *set, int32_t *values)
     for (uint32_t i = 0, n; i < count; i += n) {
         for (n = 1; i + n < count && values[i + n] == values[i]; n++)
             ;
-        if (n >= most) {
-            most = n;
-            world = values[i];
-        }
+        if (n >= world.count)
+            world = (struct world){values[i], n, count};
     }
     return world;
 }
@@ -113,7 +116,7 @@ static int rank_begin_order(const void *one, const void *other)
 
 struct run { /* recordings whose times overlap */
     uint64_t begin_ns, end_ns;
-    uint32_t count;
+    uint32_t count, of;
 };
 
 /* The run with most recordings, of equal ones the last, if a rank has recordings in several runs.  count 0: none. */
@@ -131,7 +134,7 @@ static struct run ranks_run(const struct gp_rank_set *set, struct gp_job_rank **
         if (!now.count || told[i]->begin_unix_ns > now.end_ns) {
             for (uint32_t k = 0; k < i && !again; k++)
                 again = told[k]->number == told[i]->number;
-            now = (struct run){told[i]->begin_unix_ns, end, 0};
+            now = (struct run){told[i]->begin_unix_ns, end, 0, count};
         }
         now.count++;
         GP_RAISE(now.end_ns, end);
@@ -142,21 +145,22 @@ static struct run ranks_run(const struct gp_rank_set *set, struct gp_job_rank **
 }
 
 /* Why the rank is of another job or run; false: it is not, as far as is known. */
-static bool rank_is_foreign(const struct gp_job_rank *rank, int32_t world, bool most_told, const struct run *run,
-                            char why[GP_RANK_WHY])
+static bool rank_is_foreign(const struct gp_job_rank *rank, const struct world *world, bool most_told,
+                            const struct run *run, char why[GP_RANK_WHY])
 {
     if (rank->from == GP_RANK_ORDER && most_told)
-        snprintf(why, GP_RANK_WHY, "it names no rank, and most recordings are of a job of %d ranks", world);
+        snprintf(why, GP_RANK_WHY, "it names no rank, and %u recordings are of a job of %d ranks", world->count,
+                 world->ranks);
     else if (!rank_is_told(rank))
         return false;
-    else if (rank->world_size != world)
-        snprintf(why, GP_RANK_WHY, "it is rank %d of a job of %d ranks, and most recordings are of one of %d",
-                 rank->number, rank->world_size, world);
-    else if (rank->number < 0 || rank->number >= world)
-        snprintf(why, GP_RANK_WHY, "it is rank %d, and the job has %d ranks, from 0", rank->number, world);
+    else if (rank->world_size != world->ranks)
+        snprintf(why, GP_RANK_WHY, "it is rank %d of a job of %d ranks, and %u of %u recordings are of one of %d",
+                 rank->number, rank->world_size, world->count, world->of, world->ranks);
+    else if (rank->number < 0 || rank->number >= world->ranks)
+        snprintf(why, GP_RANK_WHY, "it is rank %d, and the job has %d ranks, from 0", rank->number, world->ranks);
     else if (run->count && (rank->begin_unix_ns > run->end_ns || rank_end_unix(rank) < run->begin_ns))
-        snprintf(why, GP_RANK_WHY, "it is rank %d of %s run, and most recordings are of one run of the job",
-                 rank->number, rank->begin_unix_ns > run->end_ns ? "a later" : "an earlier");
+        snprintf(why, GP_RANK_WHY, "it is rank %d of %s run than the one taken, of which %u of %u recordings are",
+                 rank->number, rank->begin_unix_ns > run->end_ns ? "a later" : "an earlier", run->count, run->of);
     else
         return false;
     return true;
@@ -187,7 +191,7 @@ void gp_rank_set_launchers(struct gp_rank_set *set, const char *command)
     set->count = kept;
 }
 
-static void ranks_leave(struct gp_rank_set *set, const char *command, int32_t world, const struct run *run)
+static void ranks_leave(struct gp_rank_set *set, const char *command, const struct world *world, const struct run *run)
 {
     uint32_t kept = 0;
     char why[GP_RANK_WHY];
@@ -223,10 +227,10 @@ void gp_rank_set_choose(struct gp_rank_set *set, const char *command)
     struct gp_job_rank **told = calloc(set->count + 1ul, sizeof(*told));
     struct run run = {0};
     if (values && told) {
-        int32_t world = ranks_world(set, values);
-        ranks_leave(set, command, world, &run);
+        const struct world world = ranks_world(set, values);
+        ranks_leave(set, command, &world, &run);
         run = ranks_run(set, told);
-        ranks_leave(set, command, world, &run);
+        ranks_leave(set, command, &world, &run);
         ranks_name_twice(set, command);
     }
     free(values);

@@ -62,7 +62,9 @@ static const char *ranks_verdict(const struct gp_ranks *all, char text[GP_VERDIC
         ranks_add(text, ", %s from the median; %u of %u ranks are alike, and all lie within %s of each other.",
                   gp_size_text(above, more < 0 ? -more : more), alike, all->count,
                   gp_size_text(one, all->highest_bytes - all->lowest_bytes));
-    else if (all->count < 2 || more * 100 <= all->median_bytes)
+    else if (all->count < 2)
+        ranks_add(text, "%s. It is the only rank here.", several ? ", on its fullest GPU" : "");
+    else if (more * 100 <= all->median_bytes)
         ranks_add(text, ", and all %u ranks lie within %s of each other%s.", all->count,
                   gp_size_text(above, all->highest_bytes - all->lowest_bytes),
                   several ? ", each on its fullest GPU" : "");
@@ -422,7 +424,7 @@ void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
     uint32_t cut = 0;
     fprintf(page->out, "%s%s%s\n", ranks_on(page, GP_RANKS_BOLD), ranks_verdict(all, verdict),
             ranks_on(page, GP_RANKS_OFF));
-    fprintf(page->out, "%s%u ranks, %s; %s%s\n", ranks_on(page, GP_RANKS_DIM), all->count,
+    fprintf(page->out, "%s%u rank%s, %s; %s%s\n", ranks_on(page, GP_RANKS_DIM), all->count, all->count == 1 ? "" : "s",
             gp_seconds_text(span, (double)all->length_ns / 1e9), ranks_clock(all), ranks_on(page, GP_RANKS_OFF));
     for (uint32_t i = 0; i < all->count; i++)
         cut += !all->ranks[i].complete || all->ranks[i].missing;
