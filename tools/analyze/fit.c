@@ -206,6 +206,35 @@ static bool play_next(struct gp_fit_play *p, const struct gp_fit_op *op)
     return true;
 }
 
+/* Of a growable cache, which has few segments.  The streams and kinds of more are not kept: then one may be there twice. */
+#define GP_FIT_RANGES 64u
+
+struct gp_fit_ranges {
+    struct gp_cache_segment seen[GP_FIT_RANGES];
+    unsigned count;
+    bool twice;
+};
+
+static bool ranges_see(void *arg, const struct gp_cache_segment *segment)
+{
+    struct gp_fit_ranges *ranges = arg;
+    if (!segment->growable)
+        return true;
+    for (unsigned i = 0; i < ranges->count && !ranges->twice; i++)
+        ranges->twice = ranges->seen[i].stream == segment->stream && ranges->seen[i].small == segment->small;
+    ranges->twice |= ranges->count == GP_FIT_RANGES;
+    if (!ranges->twice)
+        ranges->seen[ranges->count++] = *segment;
+    return !ranges->twice;
+}
+
+static bool play_ranges(struct gp_cache *cache)
+{
+    struct gp_fit_ranges ranges = {.count = 0};
+    gp_cache_walk(cache, &ranges, ranges_see, NULL);
+    return ranges.twice;
+}
+
 /* Two replays at a time: the first that fails ends the other one. */
 #define GP_FIT_LOOK 4096u /* operations between two looks at the other */
 
@@ -239,6 +268,7 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
             setup->progress((unsigned)(at * 1000 / trace->count));
     }
     *end = (struct gp_fit_end){.failed = at, .peak = play.device.peak, .used = play.device.used};
+    end->ranges = play.cache && setup->policy->growable && play_ranges(play.cache);
     if (play.cache)
         gp_cache_free(play.cache);
     gp_fit_driver_free(play.driver);
@@ -277,6 +307,13 @@ struct gp_fit_pair { /* replays with rising and with falling addresses */
     size_t done;                /* operations of the one that came further */
 };
 
+/* Whether the replay with falling addresses may be another one.  A cache that takes the oldest of equal blocks looks at
+ * no address, unless a heap has two ranges, which a replay tells at its end. */
+static bool pair_differs(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup)
+{
+    return trace->pools || (setup->policy && (!setup->policy->oldest_first || trace->packs));
+}
+
 static int pair_run(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
                     struct gp_fit_pair *pair, struct gp_fit_sizes *fit)
 {
@@ -286,8 +323,9 @@ static int pair_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     pthread_t thread;
     other.setup.downward = true;
     other.setup.progress = NULL;
-    bool both = setup->policy || trace->pools, beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
+    bool both = pair_differs(trace, setup), beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
     int rc = play_run(trace, setup, bytes, &end, &stop);
+    both |= end.ranges && end.failed == trace->count; /* otherwise the pair does not fit, whatever the other one does */
     fit->replays += both ? 2 : 1;
     if (beside)
         pthread_join(thread, NULL);

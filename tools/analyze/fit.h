@@ -63,6 +63,7 @@ struct gp_fit_trace {
     bool pools;              /* some are of a stream-ordered pool */
     bool keeps;              /* a pool was told to keep what is idle, even when work is waited for */
     bool code;               /* modules were loaded: kernels ran */
+    bool packs;              /* small driver allocations need another number of pages with falling addresses */
     uint32_t refused;        /* requests that nothing served: they are taken, and given at once */
     uint32_t slots;          /* one more than the largest */
     uint64_t most_bytes;     /* no request is larger */
@@ -100,6 +101,7 @@ struct gp_fit_setup {
 struct gp_fit_end {
     size_t failed;       /* the operation that found no memory; trace->count: none */
     uint64_t peak, used; /* bytes held: at most, and at the end */
+    bool ranges;         /* a heap of the cache had two address ranges: which of them is the lower one may matter */
 };
 /* Replays the trace on a device that has `bytes` for the program.  0 or -ENOMEM. */
 int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
@@ -122,7 +124,8 @@ struct gp_fit_sizes {
     uint32_t replays;
 };
 int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit);
-/* Replays both ways, on two threads.  peak: the higher one; may be NULL.  Adds to fit->replays. */
+/* Replays both ways, on two threads, unless addresses play no part.  peak: the higher one; may be NULL.  Adds to
+ * fit->replays. */
 int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, bool *fits,
                 uint64_t *peak, struct gp_fit_sizes *fit);
 

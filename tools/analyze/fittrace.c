@@ -6,6 +6,7 @@
 #include <analyze/fit.h>
 #include <analyze/ranges.h>
 #include <base/numbers.h>
+#include <errno.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@
 struct gp_fit_build {
     const struct gp_flow *flow;
     struct gp_fit_trace *trace;
-    bool recorded, graphs, any_stream, modules, failed;
+    bool recorded, graphs, any_stream, modules, failed, packs;
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
@@ -189,6 +190,45 @@ static void build_refused(struct gp_fit_build *b, uint32_t until)
     }
 }
 
+/* ---- small driver allocations ------------------------------------------------------------------------------------ */
+
+/* It shares a page of the driver with others as the model packs them. */
+static bool pack_shares(const struct gp_fit_op *op)
+{
+    return op->slot != GP_REC_NONE && op->pages == GP_FIT_PAGES_MODEL && op->bytes && op->bytes <= GP_FIT_SMALL;
+}
+
+/* Whether they ever need another number of pages with falling addresses than with rising ones.  No other request
+ * takes a part of a page, if a cache serves those that can be cached. */
+static int pack_differs(struct gp_fit_trace *trace)
+{
+    struct gp_fit_device devices[2] = {{.size = INT64_MAX}, {.size = INT64_MAX, .downward = true}};
+    uint64_t(*places)[2] = malloc((trace->slots + 1ul) * sizeof(*places));
+    int rc = places ? 0 : -ENOMEM;
+    for (uint32_t i = 0; places && i < trace->slots; i++)
+        places[i][0] = places[i][1] = GP_FIT_WHOLE;
+    for (size_t i = 0; !rc && i < trace->count && !trace->packs; i++) {
+        const struct gp_fit_op *op = &trace->ops[i];
+        const bool take = op->kind == GP_FIT_DRIVER_TAKE;
+        if ((!take && op->kind != GP_FIT_DRIVER_GIVE) || !pack_shares(op))
+            continue;
+        uint64_t *place = places[op->slot];
+        for (unsigned way = 0; way < 2; way++) {
+            if (take && !gp_fit_device_take(&devices[way], op->bytes, &place[way]))
+                rc = -ENOMEM;
+            if (!take && place[way] != GP_FIT_WHOLE) { /* else its start, in a damaged file, was of another kind */
+                gp_fit_device_give(&devices[way], op->bytes, place[way]);
+                place[way] = GP_FIT_WHOLE;
+            }
+        }
+        trace->packs = devices[0].used != devices[1].used;
+    }
+    for (unsigned way = 0; way < 2; way++)
+        gp_fit_device_fini(&devices[way]);
+    free(places);
+    return rc;
+}
+
 /* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
  * have no slots; fit.c adds them up. */
 static void build_change(struct gp_fit_build *b, const struct gp_flow_change *change)
@@ -220,6 +260,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
     trace->pools |= kind == GP_FIT_POOL_TAKE;
     if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)
         op->pages = build_pages(b, change->item, change->add);
+    b->packs |= kind == GP_FIT_DRIVER_TAKE && pack_shares(op);
     build_load(b, bytes, change->add);
     GP_RAISE(trace->most_bytes, bytes);
     if (!change->add && !segment) {
@@ -300,7 +341,7 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
     }
     build_refused(b, GP_REC_NONE);
     build_graphs(b, recording->end_ns);
-    return !b->failed;
+    return !b->failed && (!b->packs || pack_differs(b->trace) == 0);
 }
 
 struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded)
