@@ -121,13 +121,27 @@ void gp_page_drop_ranges(struct gp_cache *cache)
     }
 }
 
-static void page_insert(struct gp_segment *segment, struct gp_page *page)
+/* The place of the first page at that address or above it.  A segment may have thousands, and one search ends near the one
+ * before. */
+static struct gp_page **page_from(struct gp_segment *segment, uint64_t address)
 {
     struct gp_page **place = &segment->pages;
-    while (*place && (*place)->address < page->address)
+    if (segment->near && segment->near->address < address)
+        place = &segment->near->next;
+    while (*place && (*place)->address < address) {
+        segment->near = *place;
         place = &(*place)->next;
+    }
+    return place;
+}
+
+static void page_insert(struct gp_segment *segment, struct gp_page *page)
+{
+    struct gp_page **place = page_from(segment, page->address);
     page->next = *place;
     *place = page;
+    if (!segment->least_page || page->bytes < segment->least_page)
+        segment->least_page = page->bytes;
 }
 
 /* How much to map beyond the need, because every call has a cost: a 16th of the reserve (small
@@ -402,9 +416,7 @@ static uint32_t page_make(struct gp_cache *cache, bool small, uint64_t need, str
 /* The first page of the segment that lies inside [from, end); NULL: none. */
 static struct gp_page **page_inside(struct gp_segment *segment, uint64_t from, uint64_t end)
 {
-    struct gp_page **place = &segment->pages;
-    while (*place && (*place)->address < from)
-        place = &(*place)->next;
+    struct gp_page **place = page_from(segment, from);
     return *place && (*place)->address + (*place)->bytes <= end ? place : NULL;
 }
 
@@ -413,7 +425,7 @@ static struct gp_page **page_inside(struct gp_segment *segment, uint64_t from, u
 static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block, uint64_t most, struct gp_block **hole)
 {
     struct gp_segment *segment = block->segment;
-    if (block->epoch > cache->settled)
+    if (block->epoch > cache->settled || block->bytes < segment->least_page)
         return NULL;
     struct gp_page **place = page_inside(segment, block->address, block->address + block->bytes);
     while (place && *place && (*place)->bytes > most)
@@ -453,6 +465,8 @@ static struct gp_page *page_pull(struct gp_cache *cache, struct gp_block *block,
     if (high)
         rest->epoch = epoch; /* still quiet: more pages may be pulled */
     *place = page->next;
+    if (segment->near == page)
+        segment->near = NULL;
     *hole = middle;
     return page;
 }

@@ -28,6 +28,7 @@
 /* In the first seconds as often as `run` does: a short program that is killed leaves only its session. */
 #define GP_JOB_FIRST_NS  3000000000ull
 #define GP_JOB_SOON_NS   2000000ull
+#define GP_JOB_PART      64u            /* the looks take that part of a processor at most */
 #define GP_JOB_STOP_NS   10000000000ull /* a program that was told to end has that long */
 #define GP_JOB_LEFT_NS   1000000000ull  /* and what it leaves has that long */
 #define GP_JOB_WRITES_NS 200000000ull   /* between looks at what the processes have written */
@@ -226,6 +227,21 @@ static void job_written(struct job_writes *writes, const struct gp_watch *watch,
             gp_size_text(size, run->written_bytes));
 }
 
+/* Until the next look.  One at a program with many descriptors and threads, which PyTorch has before it has a context, takes
+ * as long as a hundred at a small one. */
+static uint64_t job_pause(uint64_t since_begin_ns, uint64_t cost_ns)
+{
+    const uint64_t soon_ns = cost_ns * GP_JOB_PART > GP_JOB_SOON_NS ? cost_ns * GP_JOB_PART : GP_JOB_SOON_NS;
+    return since_begin_ns < GP_JOB_FIRST_NS && soon_ns < GP_JOB_LOOK_NS ? soon_ns : GP_JOB_LOOK_NS;
+}
+
+static uint64_t job_used(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000ull + (uint64_t)used.tv_nsec;
+}
+
 /* Until the program has ended. */
 static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, struct gp_child *child,
                       struct gp_watch *watch, struct job_ends *ends)
@@ -234,10 +250,11 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
     struct job_writes writes = {0};
     const uint64_t begin_ns = gp_clock_ns();
     while (!child->ended) {
+        const uint64_t used_ns = job_used();
         gp_watch_look(watch, child->pid, true);
         ends_add(ends, watch);
         job_written(&writes, watch, run);
-        gp_launch_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
+        gp_launch_child_wait(child, job_pause(gp_clock_ns() - begin_ns, job_used() - used_ns));
         if (!child->ended && gp_dryrun_look(&follow)) {
             run->ended = true;
             job_stop(child, ends);
