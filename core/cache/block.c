@@ -84,27 +84,27 @@ static uint64_t block_place(const struct gp_block *block, bool oldest_first)
     return oldest_first ? segment->number << 32 | (gp_block_at(block) - segment->address) >> 8 : gp_block_at(block);
 }
 
-static bool block_less(const struct gp_block *block, bool oldest_first, uint64_t bytes, uint64_t place)
+/* Of a block in an index.  One comparison of 128 bits, and the child's place by arithmetic: half of these branches would be
+ * mispredicted. */
+static bool block_less(const struct gp_block *block, uint64_t bytes, uint64_t place)
 {
-    /* One comparison of 128 bits, and the child's place by arithmetic: half of these branches would be mispredicted. */
-    return ((unsigned __int128)block->bytes << 64 | block_place(block, oldest_first)) <
-           ((unsigned __int128)bytes << 64 | place);
+    return ((unsigned __int128)block->bytes << 64 | block->place) < ((unsigned __int128)bytes << 64 | place);
 }
 
-static struct gp_block **block_child(struct gp_block *block, bool oldest_first, uint64_t bytes, uint64_t place)
+static struct gp_block **block_child(struct gp_block *block, uint64_t bytes, uint64_t place)
 {
     _Static_assert(offsetof(struct gp_block, right) == offsetof(struct gp_block, left) + sizeof(void *),
                    "side by side");
-    size_t offset = offsetof(struct gp_block, left) + sizeof(void *) * block_less(block, oldest_first, bytes, place);
+    size_t offset = offsetof(struct gp_block, left) + sizeof(void *) * block_less(block, bytes, place);
     return (struct gp_block **)(void *)((char *)block + offset);
 }
 
 /* Splits the tree: everything below (bytes, place) goes to *low, the rest to *high. */
-static void index_split(struct gp_block *tree, bool oldest_first, uint64_t bytes, uint64_t place, struct gp_block **low,
+static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t place, struct gp_block **low,
                         struct gp_block **high)
 {
     while (tree) {
-        if (block_less(tree, oldest_first, bytes, place)) {
+        if (block_less(tree, bytes, place)) {
             *low = tree;
             low = &tree->right;
             tree = tree->right;
@@ -127,13 +127,13 @@ void gp_block_index_put(struct gp_index *index, struct gp_block *block)
 {
     unsigned class = gp_block_index_class(block->bytes);
     struct gp_block **at = &index->roots[class];
-    bool oldest_first = index->oldest_first;
-    uint64_t place = block_place(block, oldest_first);
+    uint64_t place = block_place(block, index->oldest_first);
     uint32_t priority = block_priority(block);
     while (*at && block_priority(*at) >= priority)
-        at = block_child(*at, oldest_first, block->bytes, place);
-    index_split(*at, oldest_first, block->bytes, place, &block->left, &block->right);
+        at = block_child(*at, block->bytes, place);
+    index_split(*at, block->bytes, place, &block->left, &block->right);
     *at = block;
+    block->place = place; /* it has no uses: they were dropped before it became idle */
     index->map[class / 64] |= 1ull << class % 64;
     index->count++;
 }
@@ -160,12 +160,11 @@ void gp_block_index_take(struct gp_index *index, struct gp_block *block)
 {
     unsigned class = gp_block_index_class(block->bytes);
     struct gp_block **at = &index->roots[class];
-    bool oldest_first = index->oldest_first;
-    uint64_t place = block_place(block, oldest_first);
     while (*at != block)
-        at = block_child(*at, oldest_first, block->bytes, place);
+        at = block_child(*at, block->bytes, block->place);
     *at = index_join(block->left, block->right);
     block->left = block->right = NULL;
+    block->uses = NULL; /* where its place was */
     if (!index->roots[class])
         index->map[class / 64] &= ~(1ull << class % 64);
     index->count--;
@@ -175,12 +174,11 @@ void gp_block_index_take(struct gp_index *index, struct gp_block *block)
  * not below `place`. */
 static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes, uint64_t place)
 {
-    bool oldest_first = index->oldest_first;
     struct gp_block *best = NULL;
     unsigned class = gp_index_next(index, gp_block_index_class(bytes));
     for (; !best && class < GP_INDEX_CLASSES; class = gp_index_next(index, class + 1))
         for (struct gp_block *at = index->roots[class]; at;)
-            if (!block_less(at, oldest_first, bytes, place)) {
+            if (!block_less(at, bytes, place)) {
                 best = at;
                 at = at->left;
             } else {
@@ -390,7 +388,7 @@ static struct gp_block *heap_least_reach(const struct gp_heap *heap, struct gp_b
 {
     struct gp_block *next = block;
     while (next && block->segment->growable) {
-        next = index_fit(&heap->idle, block->bytes, block_place(block, heap->idle.oldest_first) + 1);
+        next = index_fit(&heap->idle, block->bytes, block->place + 1);
         if (!next || block_reach(next) >= block_reach(block))
             break;
         block = next;

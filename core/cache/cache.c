@@ -321,7 +321,8 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
             if (block->stream == stream)
                 __atomic_store_n(&block->stream, GP_STREAM_DESTROYED,
                                  __ATOMIC_RELAXED); /* threadcache.c reads it without the lock */
-            for (struct gp_uses *use = block->uses; use; use = use->next)
+            bool indexed = gp_block_state(block) == GP_BLOCK_IDLE || gp_block_state(block) == GP_BLOCK_UNMAPPED;
+            for (struct gp_uses *use = indexed ? NULL : block->uses; use; use = use->next)
                 if (use->stream == stream)
                     use->stream = GP_STREAM_DESTROYED;
         }

@@ -55,7 +55,10 @@ struct gp_block {
     uint64_t stream; /* the stream it was allocated for; idle: its heap's stream */
     struct gp_segment *segment;
     struct gp_block *left, *right; /* index; left: the next waiting or cached block */
-    struct gp_uses *uses;
+    union {
+        struct gp_uses *uses; /* NULL in every state but live and waiting, and its place if it is in an index */
+        uint64_t place;       /* its order among the blocks of its size there */
+    };
 
     uint64_t address;
     struct gp_block *before, *after; /* neighbours by address in the segment */
