@@ -50,6 +50,8 @@ FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "we
 
 MODELS = {
     "llama-3.1-8b": LLAMA,
+    "llama-3.3-70b": {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+                      "num_attention_heads": 64},
     "qwen3-reranker-0.6b": {**QWEN3, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                             "num_attention_heads": 16, "vocab_size": 151669, "tie_word_embeddings": True},
     "qwen3-8b": QWEN3,
@@ -57,6 +59,12 @@ MODELS = {
                   "num_attention_heads": 40},
     "qwen3-32b": {**QWEN3, "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64,
                   "num_attention_heads": 64},
+    "qwen3-30b-a3b": {**QWEN3_MOE, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+                      "num_hidden_layers": 48},
+    "qwen3-30b-a3b-fp8": {**QWEN3_MOE, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+                          "num_hidden_layers": 48,
+                          "quantization_config": {**FP8, "modules_to_not_convert": [
+                              "lm_head", *(f"model.layers.{layer}.mlp.gate" for layer in range(48))]}},
     "qwen3-235b-a22b-fp8": {**QWEN3_MOE, "moe_intermediate_size": 1536, "num_hidden_layers": 94,
                             "num_attention_heads": 64,
                             "quantization_config": {**FP8, "modules_to_not_convert": [
