@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""For `gpuprof dryrun`: what vLLM and SGLang write to their logs of the room for requests.
+"""vLLM and SGLang on the simulated GPU: what they write to their logs of the room for requests, and scales of their caches.
 
-Their loggers are looked at, so a message that the chosen level leaves out is not seen.  The report of the stand-ins
+For `gpuprof dryrun`.  Their loggers are looked at, so a message that the chosen level leaves out is not seen.  The report of the stand-ins
 (GPUPROF_STANDIN_REPORT) gets a line of kind "cache": tokens, tokens of the longest request, and a hundred times the
 number of such requests for which there is room.
 """
+import functools
 import logging
 import os
 import re
@@ -56,3 +57,28 @@ def listen(module):
 
     call.gpuprof = True
     logging.Logger.handle = call
+
+
+_NONE = -1.0  # what both begin with, and keep where the checkpoint has no scale
+
+
+def scales(module):
+    """The scales of a quantized cache, of which both ask whether the checkpoint had them: by their sign, on the GPU.
+
+    There a comparison has no result, so a scale would be neither positive nor not.
+    """
+    own = module.BaseKVCacheMethod.process_weights_after_loading
+
+    @functools.wraps(own)
+    def loaded(self, layer, *args, **kwargs):
+        found = [getattr(layer, name, None) for name in ("k_scale", "v_scale", "q_scale", "prob_scale")]
+        there = [(scale, scale.data) for scale in found if getattr(scale, "is_cuda", False)]
+        for scale, data in there:
+            scale.data = data.new_full(data.shape, _NONE, device="cpu")
+        try:
+            return own(self, layer, *args, **kwargs)
+        finally:
+            for scale, data in there:
+                scale.data = data
+
+    module.BaseKVCacheMethod.process_weights_after_loading = loaded

@@ -5,8 +5,9 @@
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
-vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What it and
-SGLang log of their caches goes to the report of the stand-ins.  What PyTorch reads back of results is zeros, and not
+vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  It and SGLang
+look there for scales of their caches; here the checkpoint has none.  What they log of their caches goes to the report
+of the stand-ins.  What PyTorch reads back of results is zeros, and not
 what is left over from other tensors, unless the user chose contents=keep.  With fill=random, PyTorch tells the driver
 which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a
 sitecustomize of the program's own is run first.
@@ -286,6 +287,12 @@ def _serving(module):
     gpuprof_serving.listen(module)
 
 
+def _scales(module):
+    import gpuprof_serving
+
+    gpuprof_serving.scales(module)
+
+
 def _absent_serving(module):
     if os.environ.get("GPUPROF_SIM_RANKS"):
         import gpuprof_absent
@@ -318,6 +325,7 @@ _CHANGES = {
     "sglang.srt.distributed.device_communicators.pynccl": _absent_serving,
     "sglang.srt.distributed.device_communicators.shm_broadcast": _absent_serving,
     "sglang.srt.distributed.parallel_state": _absent_serving,
+    "sglang.srt.layers.quantization.kv_cache": _scales,
     "sglang.srt.managers.scheduler": _serving,
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
@@ -335,6 +343,7 @@ _CHANGES = {
     "vllm.distributed.device_communicators.shm_broadcast": _absent_serving,
     "vllm.distributed.parallel_state": _absent_serving,
     "vllm.logger": _serving,
+    "vllm.model_executor.layers.quantization.kv_cache": _scales,
     "vllm.v1.executor.abstract": _absent_serving,
     "vllm.v1.executor.uniproc_executor": _absent_serving,
     "vllm.v1.worker.gpu.async_utils": _vllm_output,
