@@ -9,7 +9,7 @@ vLLM counts there how many tokens each request got; here each gets one a step on
 look there for scales of their caches; here the checkpoint has none.  What they log of their caches goes to the report
 of the stand-ins.  What PyTorch reads back of results is zeros, and not
 what is left over from other tensors, unless the user chose contents=keep.  With fill=random, PyTorch tells the driver
-which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a
+which type the results have.  The frontend of cuDNN learns which runtime is PyTorch's.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a
 sitecustomize of the program's own is run first.
 """
 import functools
@@ -268,6 +268,13 @@ def _tensors(module):
             setattr(module.Tensor, name, typed)
 
 
+def _runtime(module):
+    # The frontend of cuDNN (Transformer Engine, FlashInfer) opens the runtime of CUDA 12 and then that of 13, and takes the
+    # first.  Both are loaded on the simulated GPU, and a real environment of PyTorch has only its own.
+    if module.cuda:
+        os.environ.setdefault("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so." + module.cuda.partition(".")[0])
+
+
 def _scaler(module):
     # Random infinities in the gradients would be steps that are not taken.
     fill_as = _fill_as()
@@ -334,6 +341,7 @@ _CHANGES = {
     "torch.distributed.launcher.api": _launcher,
     "torch.distributed.pipelining.stage": _stages,
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
+    "torch.version": _runtime,
     "transformers.generation.stopping_criteria": _criteria,
     "transformers.generation.utils": _generation,
     "trl.trainer.distillation_trainer": functools.partial(_completions, "DistillationTrainer"),

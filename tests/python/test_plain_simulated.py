@@ -9,6 +9,7 @@ import unittest
 FOLDER = os.path.join(os.environ["GPUPROF_TEST_BUILD"], "lib/gpuprof/sim/python")
 MODULES = {
     "torch/__init__.py": "import os\nat_import = os.environ.get('GPUPROF_SIM')\n",
+    "torch/version.py": "cuda = '13.2'\n",
     "transformers/__init__.py": "",
     "transformers/generation/__init__.py": "",
     "transformers/generation/stopping_criteria.py": """
@@ -73,6 +74,13 @@ class Simulated(unittest.TestCase):
 
     def test_other_programs_keep(self):
         self.assertEqual(self.run_with("import os, json; print(os.environ['GPUPROF_SIM'])", "memory=1GiB"), "memory=1GiB")
+
+    def test_cudnn_frontend_takes_the_runtime_of_pytorch(self):
+        name = "CUDNN_FRONTEND_CUDART_LIB_NAME"
+        code = f"import os, torch.version; print(os.environ.get('{name}'))"
+        self.assertEqual(self.run_with(code, ""), "libcudart.so.13")
+        self.assertEqual(self.run_with(f"import os; os.environ['{name}'] = 'own'; " + code, ""), "own")
+        self.assertEqual(self.run_with(f"import os; print(os.environ.get('{name}'))", ""), "None")
 
     def test_generate_ends_at_its_greatest_length(self):
         """Whatever memory holds where the GPU would have written whether a text has ended."""
