@@ -67,29 +67,37 @@ struct worker {
     const struct gp_hook *alloc, *free;
 };
 
-static void one_batch(struct worker *worker)
+static uint64_t random_bytes(struct worker *worker)
 {
+    return 512 + random_next(&worker->seed) % 4096;
+}
+
+/* Returns the time of its events. The victims' addresses are read before: in a program, they are at hand. */
+static uint64_t one_batch(struct worker *worker)
+{
+    uint64_t *victims[BATCH / 2];
     for (uint32_t i = 0; i < BATCH / 2; i++) {
-        uint64_t *victim = &worker->addresses[random_next(&worker->seed) % worker->reach];
-        struct gp_params_cuMemFree_v2 free_params = {.dptr = *victim};
+        victims[i] = &worker->addresses[random_next(&worker->seed) % worker->reach];
+        __atomic_load_n(victims[i], __ATOMIC_RELAXED);
+    }
+    uint64_t begin = gp_clock_ns();
+    for (uint32_t i = 0; i < BATCH / 2; i++) {
+        struct gp_params_cuMemFree_v2 free_params = {.dptr = *victims[i]};
         call_driver(worker->free, &free_params);
         uint64_t fresh = worker->next;
         worker->next += 512;
-        struct gp_params_cuMemAlloc_v2 alloc_params = {.dptr = &fresh,
-                                                       .bytesize = 512 + random_next(&worker->seed) % 4096};
+        struct gp_params_cuMemAlloc_v2 alloc_params = {.dptr = &fresh, .bytesize = random_bytes(worker)};
         call_driver(worker->alloc, &alloc_params);
-        *victim = fresh;
+        *victims[i] = fresh;
     }
+    return gp_clock_ns() - begin;
 }
 
 static void *run(void *arg)
 {
     struct worker *worker = arg;
-    for (uint32_t i = 0; i < worker->batches; i++) {
-        uint64_t begin = gp_clock_ns();
-        one_batch(worker);
-        worker->ns[i] = (double)(gp_clock_ns() - begin) / BATCH;
-    }
+    for (uint32_t i = 0; i < worker->batches; i++)
+        worker->ns[i] = (double)one_batch(worker) / BATCH;
     return NULL;
 }
 
@@ -99,12 +107,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* With the sizes of those that replace them: otherwise the total would rise above its peak again. */
 static void fill(struct worker *worker)
 {
     for (uint32_t i = 0; i < worker->count; i++) {
         worker->addresses[i] = worker->next;
         worker->next += 512;
-        struct gp_params_cuMemAlloc_v2 params = {.dptr = &worker->addresses[i], .bytesize = 2048};
+        struct gp_params_cuMemAlloc_v2 params = {.dptr = &worker->addresses[i], .bytesize = random_bytes(worker)};
         call_driver(worker->alloc, &params);
     }
 }
