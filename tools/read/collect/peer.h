@@ -40,6 +40,10 @@ struct gp_peer {
  * (`problem`); -errno. */
 int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES]);
 
+/* Whether the process still has that session at the first of the descriptors that the library takes; two system calls tell.
+ * A process whose session is elsewhere has to be searched to know. */
+bool gp_peer_stays(const struct gp_peer *session, const struct gp_proc *proc);
+
 /* What one look at many processes has spent on the tables of descriptors of each user. Starts as zeros. */
 #define GP_PEER_LOOK_USERS 64u
 struct gp_peer_look {

@@ -8,6 +8,9 @@
  * session that was made as usual is found whatever others do. Where a search ended is remembered,
  * and the next look goes on there.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* statx */
+#endif
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -201,6 +205,18 @@ static void find_all(struct find *find, struct gp_peer_look *look)
     look->spent_ns += took;
     look->unsearched += next != 0;
     find_remember(find->proc, find->found ? next : find->at);
+}
+
+bool gp_peer_stays(const struct gp_peer *session, const struct gp_proc *proc)
+{
+    struct statx own, there;
+    char path[16];
+    snprintf(path, sizeof(path), "fd/%u", FIND_NEAR);
+    /* DONT_SYNC: a FUSE server is not asked.  An exec closes the library's descriptor, and while a memfd is held no other has
+     * the number of its inode. */
+    return statx(session->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &own) == 0 &&
+           statx(proc->dir, path, AT_STATX_DONT_SYNC, STATX_INO, &there) == 0 && own.stx_ino == there.stx_ino &&
+           own.stx_dev_major == there.stx_dev_major && own.stx_dev_minor == there.stx_dev_minor;
 }
 
 int gp_peer_find(struct gp_peer *session, const struct gp_proc *proc, struct gp_peer_look *look,
