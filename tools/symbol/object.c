@@ -86,12 +86,15 @@ static enum gp_object_problem object_try(struct gp_object *object, struct gp_int
                                          const struct gp_object_source *source, enum object_way way)
 {
     enum gp_object_problem problem = GP_OBJECT_BAD;
+    struct gp_elf_strings names = {0};
     bool is_cut = false;
     int file = object_file(source, way);
     if (file < 0)
         return file == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
-    int fd = gp_debugfile_is_package(file) ? file : gp_elf_image(file, GP_ELF_NAMES, source->room, &is_cut);
-    if (fd != file)
+    int fd =
+        gp_debugfile_is_package(file) ? file : gp_elf_image_lean(file, GP_ELF_NAMES, source->room, &is_cut, &names);
+    const bool left = fd >= 0 && names.bytes;
+    if (fd != file && !left)
         close(file);
     if (fd < 0)
         return fd == -EFBIG ? GP_OBJECT_LARGE : fd == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
@@ -100,13 +103,19 @@ static enum gp_object_problem object_try(struct gp_object *object, struct gp_int
                                  .path = source->path,
                                  .fd = fd,
                                  .debug_fd = -1,
+                                 .names_fd = left ? file : -1,
+                                 .names = names,
                                  .room = source->room,
                                  .is_cut = is_cut};
     snprintf(object->root, sizeof(object->root), "%s", source->root);
-    if (!object_report(object, source->path))
+    if (!object_report(object, source->path)) {
         close(fd);
-    else
+        if (left)
+            close(file);
+        object->names_fd = -1;
+    } else {
         problem = object_check(object->module, source->build_id);
+    }
     if (problem != GP_OBJECT_FINE && problem != GP_OBJECT_UNCHECKED)
         gp_object_close(object);
     return problem;
@@ -135,6 +144,8 @@ void gp_object_close(struct gp_object *object)
     free(object->refused);
     if (object->dwfl)
         dwfl_end(object->dwfl);
+    if (object->dwfl && object->names_fd >= 0)
+        close(object->names_fd);
     *object = (struct gp_object){0};
 }
 
@@ -176,21 +187,27 @@ static void object_load_symbols(struct gp_object *object)
     if (count <= 0)
         return;
     object->symbols = calloc((size_t)count, sizeof(*object->symbols));
+    GElf_Addr bias;
+    const Elf *own = dwfl_module_getelf(object->module, &bias);
     for (int i = 0; object->symbols && i < count; i++) {
         GElf_Sym symbol;
         GElf_Addr address;
-        const char *name = dwfl_module_getsym_info(object->module, i, &symbol, &address, NULL, NULL, NULL);
-        uint8_t rank = name && name[0] ? symbol_rank(&symbol) : 0;
+        Elf *of = NULL;
+        const char *name = dwfl_module_getsym_info(object->module, i, &symbol, &address, NULL, &of, NULL);
+        /* Its only symbols are then those of .symtab.  A look at a name would make a page of the copy's hole. */
+        const bool left = of == own && symbol.st_name && symbol.st_name < object->names.bytes;
+        uint8_t rank = left || (name && name[0]) ? symbol_rank(&symbol) : 0;
         uint64_t end = address + symbol.st_size;
         if (rank && end >= address)
-            object->symbols[object->symbol_count++] = (struct gp_object_symbol){address, end, name, rank};
+            object->symbols[object->symbol_count++] =
+                (struct gp_object_symbol){address, end, left ? NULL : name, symbol.st_name, rank};
     }
     if (object->symbol_count)
         qsort(object->symbols, object->symbol_count, sizeof(*object->symbols), symbol_order);
     object_stretch(object);
 }
 
-static const char *object_symbol(struct gp_object *object, uint64_t address)
+static const struct gp_object_symbol *object_symbol(struct gp_object *object, uint64_t address)
 {
     uint32_t low = 0, high;
     if (!object->has_symbols)
@@ -205,7 +222,7 @@ static const char *object_symbol(struct gp_object *object, uint64_t address)
     /* Shorter symbols may lie inside a longer one: going back a few symbols finds it. */
     for (uint32_t steps = 0; low-- > 0 && steps < 8; steps++)
         if (address < object->symbols[low].end)
-            return object->symbols[low].name;
+            return &object->symbols[low];
     return NULL;
 }
 
@@ -242,11 +259,13 @@ uint32_t gp_object_lookup(struct gp_object *object, uint64_t offset, struct gp_o
     uint32_t count = object->dwarf ? gp_dwarf_lookup(object->dwarf, address, frames) : 0;
     if (count > 0 && frames[count - 1].function[0])
         return count;
-    const char *name = object_symbol(object, address);
-    if (!name)
-        return 0;
-    if (count == 0)
+    const struct gp_object_symbol *symbol = object_symbol(object, address);
+    char *left = symbol && !symbol->name ? gp_elf_string(object->names_fd, &object->names, symbol->name_at) : NULL;
+    const char *name = left ? left : symbol ? symbol->name : NULL;
+    if (name && count == 0)
         frames[count++] = (struct gp_object_frame){.file = ""};
-    frames[count - 1].function = gp_intern_name(object->intern, name);
-    return count;
+    if (name)
+        frames[count - 1].function = gp_intern_name(object->intern, name);
+    free(left);
+    return name ? count : 0;
 }

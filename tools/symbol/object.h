@@ -6,6 +6,7 @@
 #define GP_SYMBOL_OBJECT_H
 
 #include <elfutils/libdwfl.h>
+#include <read/common/elfimage.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,8 +27,9 @@ struct gp_object_frame { /* the strings are interned */
 
 struct gp_object_symbol {
     uint64_t start, end; /* [start, end) */
-    const char *name;    /* in the file's string table */
-    uint8_t rank;        /* for one address the symbol of the highest rank is used */
+    const char *name;    /* in the file's string table; NULL: at name_at of the strings that were not copied */
+    uint32_t name_at;
+    uint8_t rank; /* for one address the symbol of the highest rank is used */
 };
 
 struct gp_dwarf;
@@ -48,9 +50,11 @@ struct gp_object { /* must not be moved while open */
     Dwfl_Callbacks callbacks;
     char *debug_path;
     char root[32];
-    const char *symfs;           /* the caller's */
-    const char *path;            /* the caller's */
-    int fd, debug_fd;            /* elfutils owns them; -1 none.  Private copies (elfimage.h) */
+    const char *symfs; /* the caller's */
+    const char *path;  /* the caller's */
+    int fd, debug_fd;  /* elfutils owns them; -1 none.  Private copies (elfimage.h) */
+    int names_fd;      /* the file itself, in which the names of symbols were left; -1 none */
+    struct gp_elf_strings names;
     uint64_t *room;              /* the caller's: bytes that files may still take */
     bool is_cut;                 /* debug information was left out, because it takes too much memory */
     char *refused;               /* the first debug file that was found and not used; NULL: none */

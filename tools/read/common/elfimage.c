@@ -25,11 +25,14 @@
 #define IMAGE_UNPACK (16ull << 20)
 #define IMAGE_HEAD   sizeof(Elf64_Chdr) /* of a packed section; that of .zdebug_* has 12 bytes */
 #define IMAGE_LZMA   (64ull << 20)      /* memory for a decoder */
+/* Names of symbols: so many bytes are left in the file, and a name has at most so many. */
+#define IMAGE_STRINGS (1ull << 20)
+#define IMAGE_NAME    (1ull << 20)
 
 struct elfimage_part { /* of a section */
     uint64_t unpacked;
     uint8_t head[IMAGE_HEAD];
-    bool is_wanted, is_debug, is_packed;
+    bool is_wanted, is_debug, is_packed, is_left;
 };
 
 struct elfimage {
@@ -326,6 +329,42 @@ static int image_choose(struct elfimage *image, enum gp_elf_use use, bool *is_cu
     return 0;
 }
 
+/* The names of the only .symtab, if nothing else has names there. */
+static void image_leave(struct elfimage *image, struct gp_elf_strings *strings)
+{
+    unsigned tables = 0, link = 0, users = 0;
+    for (unsigned i = 0; i < image->head.e_shnum; i++) {
+        const bool symbols = image->parts[i].is_wanted && image->sections[i].sh_type == SHT_SYMTAB;
+        tables += symbols;
+        link = symbols ? image->sections[i].sh_link : link;
+    }
+    if (tables != 1 || link >= image->head.e_shnum || link == image->head.e_shstrndx)
+        return;
+    const Elf64_Shdr *names = &image->sections[link];
+    for (unsigned i = 0; i < image->head.e_shnum; i++)
+        users += image->sections[i].sh_link == link;
+    if (users != 1 || !image->parts[link].is_wanted || image->parts[link].is_packed || names->sh_type != SHT_STRTAB ||
+        names->sh_size < IMAGE_STRINGS)
+        return;
+    image->parts[link].is_left = true;
+    *strings = (struct gp_elf_strings){names->sh_offset, names->sh_size};
+}
+
+char *gp_elf_string(int fd, const struct gp_elf_strings *strings, uint64_t at)
+{
+    const uint64_t most = at < strings->bytes ? strings->bytes - at : 0;
+    for (uint64_t room = 512; most; room *= 4) {
+        char *text = room <= IMAGE_NAME ? malloc(room) : NULL;
+        ssize_t n = text ? pread(fd, text, room < most ? room : most, (off_t)(strings->offset + at)) : -1;
+        if (n > 0 && memchr(text, '\0', (size_t)n))
+            return text;
+        free(text);
+        if (n <= 0 || room >= most)
+            break;
+    }
+    return NULL;
+}
+
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* The headers come last, over what overlaps them; then nothing may differ from what was checked. */
@@ -334,7 +373,7 @@ static int image_contents(struct elfimage *image)
     const Elf64_Ehdr *head = &image->head;
     int rc = 0;
     for (unsigned i = 0; !rc && i < head->e_shnum; i++)
-        if (image->parts[i].is_wanted)
+        if (image->parts[i].is_wanted && !image->parts[i].is_left)
             rc = image_copy(image, image->sections[i].sh_offset, image->sections[i].sh_size);
     for (unsigned i = 0; !rc && i < head->e_shnum; i++)
         if (image->parts[i].is_packed)
@@ -368,6 +407,11 @@ static int image_plain(struct elfimage *image)
 
 int gp_elf_image(int fd, enum gp_elf_use use, uint64_t *room, bool *is_cut)
 {
+    return gp_elf_image_lean(fd, use, room, is_cut, NULL);
+}
+
+int gp_elf_image_lean(int fd, enum gp_elf_use use, uint64_t *room, bool *is_cut, struct gp_elf_strings *strings)
+{
     struct elfimage image = {.from = fd, .to = -1, .room = room};
     struct stat status;
     *is_cut = false;
@@ -384,6 +428,8 @@ int gp_elf_image(int fd, enum gp_elf_use use, uint64_t *room, bool *is_cut)
         rc = image_plain(&image);
     if (!rc)
         rc = image_choose(&image, use, is_cut);
+    if (!rc && strings)
+        image_leave(&image, strings);
     if (!rc)
         rc = image_contents(&image);
     free(image.segments);

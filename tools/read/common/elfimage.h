@@ -26,4 +26,14 @@ uint64_t gp_elf_room(void);
  * than the room; -errno. Any thread. */
 int gp_elf_image(int fd, enum gp_elf_use use, uint64_t *room, bool *is_cut);
 
+/* Where the names of .symtab lie in the file, if they were left out of the copy. */
+struct gp_elf_strings {
+    uint64_t offset, bytes; /* bytes 0: they are in the copy */
+};
+/* The same, but the names of .symtab may be left out if they are large: those of PyTorch's libraries have 150 MiB, of which
+ * a program's call sites need some hundred.  In the copy they are empty, and the caller reads them from its fd. */
+int gp_elf_image_lean(int fd, enum gp_elf_use use, uint64_t *room, bool *is_cut, struct gp_elf_strings *strings);
+/* The name at that place of the strings, which the caller frees; NULL: none, or no memory. */
+char *gp_elf_string(int fd, const struct gp_elf_strings *strings, uint64_t at);
+
 #endif

@@ -109,6 +109,60 @@ Test(elfimage, an_object_that_is_cut_short)
     gp_intern_free(&intern);
 }
 
+/* ---- names that stay in the file ---------------------------------------------------------------------------------- */
+
+/* 200 functions whose names have 10 000 bytes, as 2 MiB of .strtab. */
+static void object_make_long(const char *name)
+{
+    enum { LONG = 10000 };
+    static char tail[LONG];
+    memset(tail, 'x', LONG - 1);
+    FILE *file = fopen(in("f.c"), "w");
+    for (int i = 0; i < 200; i++)
+        fprintf(file, "int f%03d_%s(int x) { return x * %d + 1; }\n", i, tail, i + 2);
+    fprintf(file, "int last(int x) { return x; }\n");
+    fclose(file);
+    cr_assert_eq(shell("cc -O1 -fPIC -shared -fvisibility=hidden -Wl,--build-id=none -Wl,-z,noseparate-code -o %s %s",
+                       in(name), in("f.c")),
+                 0);
+}
+
+Test(elfimage, long_tables_of_names_are_not_copied)
+{
+    struct gp_object object;
+    struct gp_intern intern = {0};
+    struct gp_object_frame frames[GP_INLINES];
+    struct gp_elf_strings names = {0};
+    struct stat status;
+    bool is_cut;
+    object_make_long("l.so");
+    room = ROOM;
+    int fd = open(in("l.so"), O_RDONLY | O_CLOEXEC), copy = gp_elf_image_lean(fd, GP_ELF_NAMES, &room, &is_cut, &names);
+    cr_assert(copy >= 0 && names.bytes > 2000000 && fstat(copy, &status) == 0);
+    cr_expect_lt((uint64_t)status.st_blocks * 512, 1u << 20, "a hole");
+    cr_expect_null(gp_elf_string(fd, &names, names.bytes));
+    cr_expect_null(gp_elf_string(fd, &names, UINT64_MAX));
+    close(copy);
+    copy = gp_elf_image(fd, GP_ELF_NAMES, &room, &is_cut);
+    cr_assert(copy >= 0 && fstat(copy, &status) == 0);
+    cr_expect_gt((uint64_t)status.st_blocks * 512, 1900000);
+    close(copy);
+    close(fd);
+
+    uint64_t at = offset_of("l.so", "last");
+    const struct gp_object_source source = {.root = "", .path = in("l.so"), .build_id = "", .room = &room};
+    cr_assert_eq(gp_object_open(&object, &intern, &source), GP_OBJECT_UNCHECKED);
+    cr_assert_eq(gp_object_lookup(&object, at, frames), 1);
+    cr_expect_str_eq(frames[0].function, "last");
+    cr_assert_eq(gp_object_lookup(&object, at - 5, frames), 1);
+    cr_expect_eq(strncmp(frames[0].function, "f199_xxx", 8), 0, "%.20s", frames[0].function);
+    cr_expect_geq(strlen(frames[0].function), 200);
+    cr_assert_eq(truncate(in("l.so"), (off_t)names.offset + 100), 0);
+    cr_expect_eq(gp_object_lookup(&object, at, frames), 0, "its name is gone");
+    gp_object_close(&object);
+    gp_intern_free(&intern);
+}
+
 static void hex_id(const char *name, char id[80])
 {
     char command[400];
