@@ -21,6 +21,7 @@ import re
 import sys
 import threading
 import time
+import types
 import weakref
 
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
@@ -576,6 +577,8 @@ def _gloo(c10d, c):
     # c10d calls them of Gloo's groups; the fake group lacks them, or raises.
     c.FakeProcessGroup._set_sequence_number_for_group = lambda _group: None
     c.FakeProcessGroup._set_default_timeout = lambda _group, _timeout: None
+    if not hasattr(c.FakeProcessGroup, "options"):  # 2.8 writes there what the group is called
+        c.FakeProcessGroup.options = types.SimpleNamespace()
     c10d.ProcessGroupGloo = ProcessGroupGloo
 
 
