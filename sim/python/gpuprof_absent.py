@@ -667,6 +667,24 @@ def stages(module):
     base.__init__ = begin
 
 
+def symmetric(module):
+    """torch.distributed._symmetric_memory: up to 2.7 the first rank of a group names a file by which its ranks meet, and an
+    absent one names none.  They meet in the store of the group, as in later versions."""
+    if "FileStore" not in module.enable_symm_mem_for_group.__code__.co_names:
+        return
+
+    def enable(group_name):
+        if group_name in module._group_name_to_store:
+            return
+        c10d = module.c10d
+        group = c10d._resolve_process_group(group_name)
+        store = c10d.PrefixStore("symmetric_memory", c10d._get_process_group_store(group))
+        module._group_name_to_store[group_name] = store
+        module._SymmetricMemory.set_group_info(group_name, group.rank(), group.size(), store)
+
+    module.enable_symm_mem_for_group = enable
+
+
 # ---- ranks that do not move ------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,14 @@ def _stages(module):
             gpuprof_absent.stages(module)
 
 
+def _symmetric(module):
+    if os.environ.get("GPUPROF_SIM_RANKS"):
+        import gpuprof_absent
+
+        if gpuprof_absent.PRESENT is not None:
+            gpuprof_absent.symmetric(module)
+
+
 def _launcher(module):
     if os.environ.get("GPUPROF_SIM_STORE"):
         import gpuprof_absent
@@ -337,6 +345,7 @@ _CHANGES = {
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
     "torch.cuda.amp.grad_scaler": _scaler,
+    "torch.distributed._symmetric_memory": _symmetric,
     "torch.distributed.distributed_c10d": _distributed,
     "torch.distributed.launcher.api": _launcher,
     "torch.distributed.pipelining.stage": _stages,

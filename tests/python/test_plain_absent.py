@@ -69,6 +69,30 @@ class Symmetric(unittest.TestCase):
         self.assertEqual(gpuprof_absent._waits, [])
 
 
+    def test_ranks_meet_in_the_store_of_the_group_where_pytorch_makes_a_file(self):
+        told, c10d = [], types.SimpleNamespace(
+            _resolve_process_group=lambda name: types.SimpleNamespace(rank=lambda: 1, size=lambda: 4, name=name),
+            _get_process_group_store=lambda group: "store of " + group.name,
+            PrefixStore=lambda prefix, store: (prefix, store),
+        )
+
+        def by_file(_group_name):
+            FileStore("/tmp/made-by-rank-0")  # noqa: F821 # as PyTorch 2.7
+
+        def by_store(_group_name):
+            pass
+
+        symmetric = types.SimpleNamespace(set_group_info=lambda *group: told.append(group))
+        for enable in by_file, by_store:
+            module = types.SimpleNamespace(
+                enable_symm_mem_for_group=enable, c10d=c10d, _group_name_to_store={}, _SymmetricMemory=symmetric
+            )
+            gpuprof_absent.symmetric(module)
+            module.enable_symm_mem_for_group("tp")
+            module.enable_symm_mem_for_group("tp")
+        self.assertEqual(told, [("tp", 1, 4, ("symmetric_memory", "store of tp"))])
+
+
 class Standing(unittest.TestCase):
     def test_a_rank_that_stands_says_for_which_key(self):
         one, limit = store(), types.SimpleNamespace(total_seconds=lambda: 3)
