@@ -318,16 +318,20 @@ def _store_class(c):
                         counted = True
                     alone = (alone or now) if self._all_wait(counted) else None
                     ended = self._store.add("gpuprof/ended", 0) if alone and now - alone > _SECONDS_ALONE else 0
+                    text = f"rank {_own} of {_world} waits for the key '{missing[0]}', "
                     if ended:
                         raise _refused(
-                            f"rank {_own} of {_world} waits for the key '{missing[0]}', and {ended} of the ranks that run "
-                            f"({_name(PRESENT)}) ended before: look at what ended the first of them."
+                            f"{text}and {ended} of the ranks that run ({_name(PRESENT)}) ended before: look at what ended the "
+                            "first of them."
                         )
-                    if alone and now - alone > _SECONDS_ALONE:
+                    setter = self._sets(missing[0], 1) if alone else None
+                    if setter in PRESENT and setter != _own:  # it waits too, and may say for what
+                        if now - alone > 2 * _SECONDS_ALONE:
+                            raise _refused(f"{text}which rank {setter} would set, and that one waits too.")
+                    elif alone and now - alone > _SECONDS_ALONE:
                         raise _refused(
-                            f"rank {_own} of {_world} waits for the key '{missing[0]}', which only an "
-                            f"absent rank would set: of this job ranks {_name(PRESENT)} run.  Run the rank that sets it "
-                            "too (--ranks)."
+                            f"{text}which only an absent rank would set: of this job ranks {_name(PRESENT)} run.  Run the "
+                            "rank that sets it too (--ranks)."
                         )
                     time.sleep(0.002 if now - start < 1 else min((now - start) / 20, 0.5))
                     missing = [key for key in missing if not self.check([key])]

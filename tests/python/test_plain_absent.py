@@ -94,6 +94,15 @@ class Symmetric(unittest.TestCase):
 
 
 class Standing(unittest.TestCase):
+    def test_the_rank_that_would_set_a_key_is_named_if_it_runs(self):
+        gpuprof_absent._SECONDS_ALONE = 0.1
+        one, limit = store(), types.SimpleNamespace(total_seconds=lambda: 10)
+        one._store.add("gpuprof/waiting", 1)  # the other rank that runs
+        with self.assertRaisesRegex(RuntimeError, "rank 1 of 4 waits for the key 'tp/2:3', which rank 2 would set"):
+            one.wait(["tp/2:3"], limit)
+        with self.assertRaisesRegex(RuntimeError, "rank 1 of 4 waits for the key 'tp/never', which only an absent rank would"):
+            one.wait(["tp/never"], limit)
+
     def test_a_rank_that_stands_says_for_which_key(self):
         one, limit = store(), types.SimpleNamespace(total_seconds=lambda: 3)
         with tempfile.NamedTemporaryFile("r") as file:
