@@ -53,7 +53,7 @@ $(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
 	$(Q)cp $< $@
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
-TORTURE_SRC := $(foreach f,counter map ring span kept loader,core/base/$f.c) core/record/order.c
+TORTURE_SRC := $(foreach f,counter map maplevel ring span kept loader,core/base/$f.c) core/record/order.c
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
 TORTURE_CACHE_SRC := $(wildcard core/cache/*.c) core/base/lock.c core/base/gauge.c tests/lib/fakedev.c tests/lib/cachecheck.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
@@ -144,7 +144,7 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
 $(B)/fuzzers/session: tests/lib/session.c $(CORE_SRC) $(wildcard tools/read/collect/*.c) tools/common/values.c $(foreach f,eventtext forecast names oomreport ownerbill statjson stattable summary,tools/show/text/$f.c) $(B)/libtools.a $(CORE)
 $(B)/fuzzers/cfi: src/stack/cfi.c
-$(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
+$(B)/fuzzers/cache: $(wildcard core/cache/*.c) $(foreach f,counter map maplevel ring span lock kept loader,core/base/$f.c) core/base/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
 $(B)/fuzzers/recording $(B)/fuzzers/trace: $(PROFILE_PB).c
 $(B)/fuzzers/recording $(B)/fuzzers/trace: TEST_CFLAGS += -I$(B)/gen
 $(B)/fuzzers/recording: $(CORE_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c

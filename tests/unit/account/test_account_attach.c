@@ -449,7 +449,7 @@ Test(attached, a_survey_without_memory)
     survey_block(BASE + 4096, 10, 0);
     calls_left = 0;
     survey_block(BASE, 10, 0);
-    for (uint64_t i = 1; i < 200; i++) /* so that each shard of the map is asked */
+    for (uint64_t i = 1; i < 6000; i++) /* the shards' first pages were mapped together, for 4096 records */
         survey_block(BASE + i * MIB, 10, 0);
     calls_left = -1;
     expect_nothing_noted(gp_feed_survey_end(true, 1));
