@@ -9,7 +9,7 @@ build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev l
 package="dpkg-dev python3 liblzma-dev libbz2-dev"
 check="clang-format libcriterion-dev tmux python3 binutils procps util-linux sqlite3 python3-pytest python3-pytest-xdist python3-ipython"
 all="python3-yaml golang-go podman crun g++ musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-system-x86 cpio libclang-rt-dev spin chromium libunwind8 lintian twine debootstrap python3-venv openmpi-bin mpich"
-bench="lttng-tools liblttng-ust-dev heaptrack"
+bench="lttng-tools liblttng-ust-dev heaptrack libabsl-dev robin-map-dev"
 case "${1:-build}" in
 build) want=$build ;;
 package) want="$build $package" ;;
