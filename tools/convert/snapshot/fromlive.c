@@ -26,27 +26,46 @@ struct gp_snap_live {
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
-static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *head, uint64_t address)
+static struct gp_snap_segment live_head(const struct gp_wire_extent *head, uint64_t address)
 {
     bool ours = head->flags & GPUPROF_OURS;
-    gp_snap_segment(live->snap, &(struct gp_snap_segment){
-                                    .address = address,
-                                    .stream = head->stream,
-                                    .pool = head->pool,
-                                    .device = head->device,
-                                    .site = head->site,
-                                    .small = head->device == GP_WIRE_HOST || head->flags & GPUPROF_SMALL ||
-                                             (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
-                                    .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
-                                });
+    return (struct gp_snap_segment){
+        .address = address,
+        .stream = head->stream,
+        .pool = head->pool,
+        .device = head->device,
+        .site = head->site,
+        .small =
+            head->device == GP_WIRE_HOST || head->flags & GPUPROF_SMALL || (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
+        .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
+    };
+}
+
+static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *head, uint64_t address)
+{
+    struct gp_snap_segment segment = live_head(head, address);
+    gp_snap_segment(live->snap, &segment);
+}
+
+static struct gp_snap_block live_piece(const struct gp_wire_extent *piece, uint64_t address)
+{
+    /* The requested size of a block that waits for a fence is no longer known. */
+    uint64_t requested = piece->requested_bytes ? piece->requested_bytes : piece->bytes;
+    return (struct gp_snap_block){address, piece->bytes, requested, piece->site, piece->state};
 }
 
 static void live_block(struct gp_snap_live *live, const struct gp_wire_extent *piece)
 {
-    /* The requested size of a block that waits for a fence is no longer known. */
-    uint64_t requested = piece->requested_bytes ? piece->requested_bytes : piece->bytes;
-    gp_snap_block(live->snap,
-                  &(struct gp_snap_block){piece->address, piece->bytes, requested, piece->site, piece->state});
+    struct gp_snap_block block = live_piece(piece, piece->address);
+    gp_snap_block(live->snap, &block);
+}
+
+/* A segment of one block. */
+static void live_one(struct gp_snap_live *live, const struct gp_wire_extent *piece, uint64_t address)
+{
+    struct gp_snap_segment segment = live_head(piece, address);
+    struct gp_snap_block block = live_piece(piece, address);
+    gp_snap_whole(live->snap, &segment, &block);
 }
 
 static void live_end(struct gp_snap_live *live, const struct gp_wire_extent *head, uint64_t begin, uint64_t end)
@@ -66,11 +85,7 @@ static void live_whole(struct gp_snap_live *live, const struct gp_wire_extent *p
         live->expandable = true;
         return;
     }
-    struct gp_wire_extent placed = *piece;
-    placed.address = gp_snap_place(live->snap, piece->kind, piece->address, piece->bytes);
-    live_begin(live, piece, placed.address);
-    live_block(live, &placed);
-    gp_snap_segment_end(live->snap);
+    live_one(live, piece, gp_snap_place(live->snap, piece->kind, piece->address, piece->bytes));
 }
 
 /* Writes one segment with its blocks from `at` on: one PyTorch segment for each run of mapped
@@ -167,9 +182,7 @@ static void live_host(struct gp_snap_live *live)
         const struct gp_wire_extent *piece = &live->in->pieces->pieces[i];
         if (piece->device != GP_WIRE_HOST || piece->what != GP_EXTENT_WHOLE || !gp_snap_pins(piece->kind))
             continue;
-        live_begin(live, piece, piece->address);
-        live_block(live, piece);
-        gp_snap_segment_end(live->snap);
+        live_one(live, piece, piece->address);
     }
     gp_snap_host_trace(live->snap);
     live_trace(live, GP_WIRE_HOST);

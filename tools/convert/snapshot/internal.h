@@ -68,6 +68,8 @@ enum gp_word {
     GP_WORDS
 };
 
+#define GP_SNAP_ALIKE 64u /* the longest part has 57 bytes */
+
 /* The address ranges of the cache's segments; they do not overlap. */
 struct gp_entry_ranges {
     void *tree;
@@ -81,6 +83,27 @@ struct gp_snap_entry {
     int64_t time_us;
     int64_t device_free; /* for oom only; -1 unknown */
     uint32_t site;
+};
+
+struct gp_snap_segment {
+    uint64_t address, stream, pool;
+    uint32_t device, site; /* device: GP_WIRE_HOST too */
+    bool small, expandable;
+};
+struct gp_snap_block {
+    uint64_t address, bytes, requested_bytes; /* requested: of blocks that are not idle */
+    uint32_t site;
+    uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
+};
+
+/* What a segment of one block has in common with the one before, as it is written: before its address, between that and its
+ * block's sizes, and after them. */
+struct gp_snap_alike {
+    struct gp_snap_segment segment;
+    uint32_t site;    /* of the block */
+    uint8_t state;    /* of the block */
+    uint8_t bytes[3]; /* of each part; all 0: none is known */
+    uint8_t parts[3][GP_SNAP_ALIKE];
 };
 
 struct gp_snap {
@@ -97,22 +120,13 @@ struct gp_snap {
     struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
     /* The segment that is being written. */
     uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
+    struct gp_snap_alike alike;
     /* The last entries of this trace, if there is a limit: a ring with `limit` places. */
     struct gp_snap_entry *keep;
     uint64_t kept, kept_room; /* entries so far; places allocated */
     bool keep_broken;
 };
 
-struct gp_snap_segment {
-    uint64_t address, stream, pool;
-    uint32_t device, site; /* device: GP_WIRE_HOST too */
-    bool small, expandable;
-};
-struct gp_snap_block {
-    uint64_t address, bytes, requested_bytes; /* requested: of blocks that are not idle */
-    uint32_t site;
-    uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
-};
 struct gp_snap_settings {
     const char *allocator;
     int64_t split_limit;
@@ -129,6 +143,8 @@ uint8_t *gp_snap_word(struct gp_snap *snap, uint8_t *at, enum gp_word word);
 void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment);
 void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block);
 void gp_snap_segment_end(struct gp_snap *snap);
+/* The same three for a segment of one block. */
+void gp_snap_whole(struct gp_snap *snap, const struct gp_snap_segment *segment, const struct gp_snap_block *block);
 
 void gp_snap_traces(struct gp_snap *snap); /* ends the segments */
 void gp_snap_trace(struct gp_snap *snap);

@@ -211,56 +211,167 @@ static uint8_t *snap_pool(struct gp_snap *snap, uint8_t *at, uint64_t pool)
     return gp_pickled_op(at, '\x86');
 }
 
-void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment)
+/* The keys of a segment before its address, and between that and its blocks. */
+static uint8_t *segment_begin(struct gp_snap *snap, uint8_t *at, const struct gp_snap_segment *segment)
 {
-    uint8_t *at = gp_pickled_part(&snap->out);
     int64_t device = segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device; /* -1: as PyTorch's */
-    snap->counts.segments++;
-    snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
-    at = gp_pickled_dict(gp_pickled_item(at, &snap->segments));
-    at = snap_number(snap, at, GP_WORD_DEVICE, (uint64_t)device);
-    at = snap_number(snap, at, GP_WORD_ADDRESS, segment->address);
+    at = snap_number(snap, gp_pickled_dict(at), GP_WORD_DEVICE, (uint64_t)device);
+    return snap_word(snap, at, GP_WORD_ADDRESS);
+}
+
+static uint8_t *segment_rest(struct gp_snap *snap, uint8_t *at, const struct gp_snap_segment *segment)
+{
     at = snap_number(snap, at, GP_WORD_STREAM, segment->stream);
     at = snap_is(snap, at, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
     at = snap_pool(snap, at, segment->pool);
     at = gp_pickled_bool(snap_word(snap, at, GP_WORD_IS_EXPANDABLE), segment->expandable);
     at = snap_frames(snap, at, segment->site);
-    at = gp_pickled_list(snap_word(snap, at, GP_WORD_BLOCKS), &snap->blocks);
+    return gp_pickled_list(snap_word(snap, at, GP_WORD_BLOCKS), &snap->blocks);
+}
+
+void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment)
+{
+    uint8_t *at = gp_pickled_part(&snap->out);
+    snap->counts.segments++;
+    snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
+    at = segment_begin(snap, gp_pickled_item(at, &snap->segments), segment);
+    at = segment_rest(snap, gp_pickled_int(at, (int64_t)segment->address), segment);
     gp_pickled_part_end(&snap->out, at);
 }
 
-void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
+static inline uint64_t block_requested(const struct gp_snap_block *block)
+{
+    bool active = block->state != GPUPROF_IDLE;
+    return active && block->requested_bytes <= block->bytes ? block->requested_bytes : 0;
+}
+
+static inline void block_sum(struct gp_snap *snap, const struct gp_snap_block *block)
+{
+    snap->counts.blocks++;
+    snap->total_bytes += block->bytes;
+    snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
+    snap->active_bytes += block->state != GPUPROF_IDLE ? block->bytes : 0;
+    snap->requested_bytes += block_requested(block);
+}
+
+/* The key of its address, its sizes, and what follows them. */
+static inline uint8_t *block_begin(struct gp_snap *snap, uint8_t *at)
+{
+    return snap_word(snap, gp_pickled_dict(gp_pickled_item(at, &snap->blocks)), GP_WORD_ADDRESS);
+}
+
+static inline uint8_t *block_sizes(struct gp_snap *snap, uint8_t *at, const struct gp_snap_block *block)
+{
+    at = gp_pickled_int(at, (int64_t)block->address);
+    at = snap_number(snap, at, GP_WORD_SIZE, block->bytes);
+    return snap_number(snap, at, GP_WORD_REQUESTED_SIZE, block_requested(block));
+}
+
+static inline uint8_t *block_rest(struct gp_snap *snap, uint8_t *at, const struct gp_snap_block *block)
 {
     static const enum gp_word states[] = {
         [GPUPROF_LIVE] = GP_WORD_ACTIVE_ALLOCATED,
         [GPUPROF_WAITING] = GP_WORD_ACTIVE_PENDING_FREE,
         [GPUPROF_IDLE] = GP_WORD_INACTIVE,
     };
-    uint8_t *at = gp_pickled_part(&snap->out);
-    bool active = block->state != GPUPROF_IDLE;
-    uint64_t requested = active && block->requested_bytes <= block->bytes ? block->requested_bytes : 0;
-    snap->counts.blocks++;
-    snap->total_bytes += block->bytes;
-    snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
-    snap->active_bytes += active ? block->bytes : 0;
-    snap->requested_bytes += requested;
-    at = gp_pickled_dict(gp_pickled_item(at, &snap->blocks));
-    at = snap_number(snap, at, GP_WORD_ADDRESS, block->address);
-    at = snap_number(snap, at, GP_WORD_SIZE, block->bytes);
-    at = snap_number(snap, at, GP_WORD_REQUESTED_SIZE, requested);
     at = snap_is(snap, at, GP_WORD_STATE, states[block->state]);
-    at = snap_frames(snap, at, block->site);
-    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
+    return gp_pickled_dict_end(snap_frames(snap, at, block->site));
+}
+
+void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
+{
+    uint8_t *at = block_begin(snap, gp_pickled_part(&snap->out));
+    block_sum(snap, block);
+    gp_pickled_part_end(&snap->out, block_rest(snap, block_sizes(snap, at, block), block));
+}
+
+/* The other sums of a segment, behind the total. */
+static inline uint8_t *segment_sums(struct gp_snap *snap, uint8_t *at)
+{
+    at = snap_number(snap, at, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
+    at = snap_number(snap, at, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
+    at = snap_number(snap, at, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
+    return gp_pickled_dict_end(at);
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
 {
     uint8_t *at = gp_pickled_list_end(gp_pickled_part(&snap->out), &snap->blocks);
     at = snap_number(snap, at, GP_WORD_TOTAL_SIZE, snap->total_bytes);
-    at = snap_number(snap, at, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
-    at = snap_number(snap, at, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
-    at = snap_number(snap, at, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
-    gp_pickled_part_end(&snap->out, gp_pickled_dict_end(at));
+    gp_pickled_part_end(&snap->out, segment_sums(snap, at));
+}
+
+/* ---- segments of one block --------------------------------------------------------------------------------------- */
+
+/* A program without a caching allocator has nothing else, 10^6 of them at times, and most differ from the one before in
+ * addresses and sizes alone. */
+
+static inline bool alike_is(const struct gp_snap_alike *alike, const struct gp_snap_segment *segment,
+                            const struct gp_snap_block *block)
+{
+    return alike->bytes[0] && alike->segment.stream == segment->stream && alike->segment.pool == segment->pool &&
+           alike->segment.device == segment->device && alike->segment.site == segment->site &&
+           alike->segment.small == segment->small && alike->segment.expandable == segment->expandable &&
+           alike->site == block->site && alike->state == block->state;
+}
+
+static bool alike_site(const struct gp_snap *snap, uint32_t site)
+{
+    return site == 0 || !snap->sites || site >= snap->names->count || snap->sites[site];
+}
+
+/* After one was written: all its words and frames can be named again, if there was memory to remember them. */
+static void alike_make(struct gp_snap *snap, const struct gp_snap_segment *segment, const struct gp_snap_block *block)
+{
+    struct gp_snap_alike *alike = &snap->alike;
+    struct gp_pickled *out = &snap->out;
+    uint8_t *ends[3], *at = gp_pickled_part(out), *begin = at;
+    memset(alike->bytes, 0, sizeof(alike->bytes));
+    if (!alike_site(snap, segment->site) || !alike_site(snap, block->site))
+        return;
+    /* It is written behind the file's bytes, where the next part overwrites it. */
+    ends[0] = segment_begin(snap, at, segment);
+    ends[1] = block_begin(snap, segment_rest(snap, ends[0], segment));
+    at = gp_pickled_list_end(block_rest(snap, ends[1], block), &snap->blocks);
+    ends[2] = snap_word(snap, at, GP_WORD_TOTAL_SIZE);
+    for (unsigned i = 0; i < 3; begin = ends[i++]) {
+        if (ends[i] - begin > GP_SNAP_ALIKE) {
+            memset(alike->bytes, 0, sizeof(alike->bytes));
+            return;
+        }
+        memcpy(alike->parts[i], begin, GP_SNAP_ALIKE);
+        alike->bytes[i] = (uint8_t)(ends[i] - begin);
+    }
+    alike->segment = *segment;
+    alike->site = block->site;
+    alike->state = block->state;
+}
+
+/* All bytes of a part are copied, since that takes fewer instructions; the next part overwrites those that do not count. */
+static inline uint8_t *alike_put(const struct gp_snap_alike *alike, unsigned part, uint8_t *at)
+{
+    memcpy(at, alike->parts[part], GP_SNAP_ALIKE);
+    return at + alike->bytes[part];
+}
+
+void gp_snap_whole(struct gp_snap *snap, const struct gp_snap_segment *segment, const struct gp_snap_block *block)
+{
+    const struct gp_snap_alike *alike = &snap->alike;
+    if (!alike_is(alike, segment, block)) {
+        gp_snap_segment(snap, segment);
+        gp_snap_block(snap, block);
+        gp_snap_segment_end(snap);
+        alike_make(snap, segment, block);
+        return;
+    }
+    uint8_t *at = gp_pickled_item(gp_pickled_part(&snap->out), &snap->segments);
+    snap->counts.segments++;
+    snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
+    block_sum(snap, block);
+    at = gp_pickled_int(alike_put(alike, 0, at), (int64_t)segment->address);
+    at = block_sizes(snap, alike_put(alike, 1, at), block);
+    at = gp_pickled_int(alike_put(alike, 2, at), (int64_t)snap->total_bytes);
+    gp_pickled_part_end(&snap->out, segment_sums(snap, at));
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */

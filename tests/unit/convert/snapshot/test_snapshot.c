@@ -4,8 +4,10 @@
  * the unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
  * tests/integration/test_snapshot.c.
  */
+#include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
 #include <gpuprof/wire.h>
+#include <lib/random.h>
 #include <lib/recmake.h>
 #include <read/collect/collect.h>
 #include <read/recording/pickleread.h>
@@ -360,6 +362,84 @@ Test(snapshot, frames_are_written_once)
         inners += memcmp(loaded.data + i, "inner", 5) == 0;
     cr_expect_eq(inners, 1);
     unload(&loaded);
+}
+
+/* Segments that differ from the one before in a few fields at most, in any of them. */
+static void write_one(struct gp_snap *snap, uint64_t *random, bool whole)
+{
+    static const uint64_t bytes[] = {0, 1, 255, 256, 65535, 65536, INT32_MAX, 1ull << 31, 1ull << 39};
+    static struct gp_snap_segment segment;
+    static struct gp_snap_block block;
+    uint64_t r = random_next(random);
+    if (!snap->counts.segments) {
+        memset(&segment, 0, sizeof(segment));
+        block = (struct gp_snap_block){.state = GPUPROF_LIVE};
+    }
+    switch (r % 32) {
+    case 0:
+        segment.stream = r >> 8 & 1 ? 0 : UINT64_MAX >> (r >> 9 & 63);
+        break;
+    case 1:
+        segment.pool = r >> 8 & 1 ? 0 : UINT64_MAX >> (r >> 9 & 63);
+        break;
+    case 2:
+        segment.device = r >> 8 & 1 ? GP_WIRE_HOST : r >> 9 & 3;
+        break;
+    case 3:
+        segment.site = r >> 8 & 3;
+        break;
+    case 4:
+        segment.small = r >> 8 & 1;
+        break;
+    case 5:
+        segment.expandable = r >> 8 & 1;
+        break;
+    case 6:
+        block.site = r >> 8 & 3;
+        break;
+    case 7:
+        block.state = (uint8_t)(GPUPROF_LIVE + (r >> 8) % 3);
+        break;
+    default:
+        break;
+    }
+    segment.address = block.address = (r >> 16) >> (r >> 8) % 40;
+    block.bytes = bytes[(r >> 32) % 9];
+    block.requested_bytes = bytes[(r >> 40) % 9];
+    if (whole) {
+        gp_snap_whole(snap, &segment, &block);
+    } else {
+        gp_snap_segment(snap, &segment);
+        gp_snap_block(snap, &block);
+        gp_snap_segment_end(snap);
+    }
+}
+
+Test(snapshot, a_segment_of_one_block_is_written_as_any)
+{
+    const struct gp_snapshot_names names = {.frames = frames_of, .count = 3};
+    uint8_t *data[2];
+    off_t bytes[2];
+    for (unsigned whole = 0; whole < 2; whole++) {
+        int fd = memfd_create("whole", 0);
+        struct gp_snap *snap = gp_snap_open(fd, &names);
+        struct gp_snapshot_counts counts;
+        uint64_t random = 4711;
+        for (unsigned i = 0; i < 20000; i++)
+            write_one(snap, &random, whole);
+        gp_snap_traces(snap);
+        cr_assert_eq(gp_snap_close(snap, &counts), 0);
+        cr_expect_eq(counts.segments, 20000);
+        cr_expect_eq(counts.blocks, 20000);
+        bytes[whole] = lseek(fd, 0, SEEK_END);
+        data[whole] = malloc((size_t)bytes[whole]);
+        cr_assert_eq(pread(fd, data[whole], (size_t)bytes[whole], 0), bytes[whole]);
+        close(fd);
+    }
+    cr_assert_eq(bytes[0], bytes[1]);
+    cr_expect_eq(memcmp(data[0], data[1], (size_t)bytes[0]), 0);
+    free(data[0]);
+    free(data[1]);
 }
 
 enum { LONG_NAMES = 300, LONG_NAME = 4000 };
