@@ -269,8 +269,8 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     uint64_t have = before ? before->bytes : 0;
     uint64_t need = page_step(cache, heap->kind.small, bytes - have);
     if (need > hole->bytes) {
-        need = hole->bytes; /* the idle memory after the hole supplies the rest */
-        after = hole->after;
+        need = hole->bytes; /* the idle memory after the hole supplies the rest, or it is smaller than a page */
+        after = page_is_idle(hole->after) ? hole->after : NULL;
     }
     uint64_t least = need, ahead = 0;
     if (how == GP_GROW_AHEAD)

@@ -87,7 +87,7 @@ static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struc
     if (!found)
         return setup;
     *policy = *found;
-    policy->whole_pages = judge_is_foreign(j);
+    policy->whole_pages = judge_is_foreign(j) && !policy->moves_pages; /* gpuprof's own does not map so */
     if (choice->conf[0])
         gp_policy_configure(policy, choice->conf, why, sizeof(why));
     setup.policy = policy;

@@ -142,6 +142,23 @@ Test(cache_bounds, with_whole_pages_a_request_fills_several_holes)
     cache_close(cache);
 }
 
+/* The size of a page follows what is reserved: a hole of a time of small ones, with a live block behind it, is filled alone. */
+Test(cache_bounds, with_whole_pages_a_hole_may_be_smaller_than_a_page)
+{
+    struct gp_policy policy = cache_policy("caching", NULL);
+    policy.whole_pages = true;
+    struct gp_cache *cache = cache_open(&policy, 2048 * MIB);
+    uint64_t first = cache_take(cache, 12 * MIB);
+    cache_take(cache, 16 * MIB);
+    cache_take(cache, 1000 * MIB);
+    cache_give(cache, first);
+    gp_cache_trim(cache, 0);
+    cr_assert_eq(dev.held, 1020 * MIB); /* of 1032: the first page had 12 */
+    cr_expect_eq(cache_take(cache, 8 * MIB), first);
+    cr_expect_eq(dev.held, 1032 * MIB);
+    cache_close(cache);
+}
+
 /* max_split_size: an oversize segment of the stream that is large enough goes back alone.  Where the stream's own are too small,
  * those of others do not stand in for them, and everything goes back, as in PyTorch. */
 Test(cache_bounds, only_oversize_segments_of_the_stream_go_back_alone)
