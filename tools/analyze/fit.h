@@ -75,6 +75,8 @@ struct gp_fit_trace {
 /* recorded: the segments of a framework count as the driver allocations that they are, and its
  * blocks are left out. */
 struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded);
+/* The requests, for replays that all have a cache: which pages they took of the driver is not looked up. */
+struct gp_fit_trace *gp_fit_trace_cached(const struct gp_flow *flow, uint32_t device);
 void gp_fit_trace_free(struct gp_fit_trace *trace);
 
 /* What is held of the device after an event (GP_REC_NONE: at the start, or polled), and idle in a pool of that. */

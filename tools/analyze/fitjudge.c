@@ -309,7 +309,8 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     const struct gp_recording *recording = flow->recording;
     *result = (struct gp_fit_result){.device = device, .event = GP_REC_NONE};
     struct gp_fit_judge judge = {.flow = flow, .question = question, .result = result};
-    judge.trace = gp_fit_trace_new(flow, device, false);
+    const bool off = question->all || !question->allocator || strcmp(question->allocator, "off") == 0;
+    judge.trace = off ? gp_fit_trace_new(flow, device, false) : gp_fit_trace_cached(flow, device);
     const uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
     judge.bare = gp_fit_context_of(question->threads ? question->threads : own * GP_DEVICE_THREADS_UNIT);
     result->context =

@@ -16,7 +16,7 @@
 struct gp_fit_build {
     const struct gp_flow *flow;
     struct gp_fit_trace *trace;
-    bool recorded, graphs, any_stream, modules, failed, packs;
+    bool recorded, cached, graphs, any_stream, modules, failed, packs;
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
@@ -258,7 +258,9 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
         op->shard = change->event == GP_REC_NONE ? 0 : build_thread(b, change->event);
     }
     trace->pools |= kind == GP_FIT_POOL_TAKE;
-    if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)
+    /* Blocks of a framework are replayed with a cache alone. */
+    const bool driver = trace->requests == GP_FIT_OF_DRIVER || trace->requests == GP_FIT_OF_CACHE;
+    if (kind == GP_FIT_DRIVER_TAKE || (kind == GP_FIT_TAKE && driver && !b->cached))
         op->pages = build_pages(b, change->item, change->add);
     b->packs |= kind == GP_FIT_DRIVER_TAKE && pack_shares(op);
     build_load(b, bytes, change->add);
@@ -344,7 +346,7 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
     return !b->failed && (!b->packs || pack_differs(b->trace) == 0);
 }
 
-struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded)
+static struct gp_fit_trace *trace_make(const struct gp_flow *flow, uint32_t device, bool recorded, bool cached)
 {
     struct gp_fit_look look = look_over(flow, device);
     struct gp_fit_trace *trace = calloc(1, sizeof(*trace));
@@ -367,6 +369,7 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
                                  .polled = gp_flow_polled_begin(flow, device),
                                  .any_stream = look.any_stream,
                                  .recorded = recorded,
+                                 .cached = cached,
                                  .refused = refused};
     bool ok = refused && build_all(&build, look.changes + flow->ghost_count);
     free(refused);
@@ -377,6 +380,16 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
         return trace;
     gp_fit_trace_free(trace);
     return NULL;
+}
+
+struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded)
+{
+    return trace_make(flow, device, recorded, false);
+}
+
+struct gp_fit_trace *gp_fit_trace_cached(const struct gp_flow *flow, uint32_t device)
+{
+    return trace_make(flow, device, false, true);
 }
 
 void gp_fit_trace_free(struct gp_fit_trace *trace)
