@@ -55,6 +55,9 @@ enum sim_fill {
 int sim_fill_as(int type);
 /* A host function begins (1), or ends (0), to wait for another process or thread: others may run meanwhile. */
 void sim_host_waits(int begin);
+/* A stand-in says how much code of kernels the library that it stands for loads into the current context, where it counts once
+ * for each name, a constant.  0, or -ENOMEM: no room, and nothing is loaded. */
+int sim_library_code(const char *name, size_t bytes);
 /* A kernel would have computed the range: with contents=none it reads as zeros from now on. */
 void sim_memory_computed(uint64_t base, size_t size);
 

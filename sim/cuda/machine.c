@@ -3,6 +3,7 @@
  * processes that never call it, and the contents of memory. */
 #include "machine.h"
 #include "contents.h"
+#include "cuda/module.h"
 #include "sim.h"
 #include "stream.h"
 
@@ -17,6 +18,7 @@ SIM_EXPORT int sim_machine_device(int physical, struct sim_machine_device *devic
 SIM_EXPORT int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
 SIM_EXPORT int sim_memory_fetch(void *to, uint64_t from, size_t size);
 SIM_EXPORT int sim_memory_store(uint64_t to, const void *from, size_t size);
+SIM_EXPORT int sim_library_code(const char *name, size_t bytes);
 SIM_EXPORT void sim_memory_computed(uint64_t base, size_t size);
 
 /* Before cuInit the environment may still change, so each call reads it. */
@@ -122,6 +124,14 @@ int sim_memory_fetch(void *to, uint64_t from, size_t size)
 int sim_memory_store(uint64_t to, const void *from, size_t size)
 {
     return sim_machine_move(to, (void *)from, size, true);
+}
+
+int sim_library_code(const char *name, size_t bytes)
+{
+    sim_lock();
+    CUresult result = sim_library_stand_in(name, bytes);
+    sim_unlock();
+    return result == CUDA_SUCCESS ? 0 : -ENOMEM;
 }
 
 void sim_memory_computed(uint64_t base, size_t size)

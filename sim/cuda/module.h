@@ -87,5 +87,7 @@ extern struct sim_library *sim_libraries;
 struct sim_library *sim_library_find(CUlibrary handle);
 struct sim_module *sim_library_loaded(const struct sim_library *library, const struct sim_context *context);
 CUresult sim_library_module(struct sim_library *library, struct sim_module **out);
+/* Code of so many bytes in the current context, once for each name. */
+CUresult sim_library_stand_in(const char *name, size_t bytes);
 
 #endif

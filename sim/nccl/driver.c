@@ -50,6 +50,7 @@ static const struct {
     NCCL_NAME(sim_memory_store, "sim_memory_store"),
     NCCL_NAME(sim_memory_computed, "sim_memory_computed"),
     NCCL_NAME(sim_host_waits, "sim_host_waits"),
+    NCCL_NAME(sim_library_code, "sim_library_code"),
 };
 
 static bool nccl_driver_bind(void *library)

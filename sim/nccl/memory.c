@@ -180,6 +180,21 @@ static enum nccl_result memory_take(struct nccl_comm *comm, uint64_t bytes, cons
     return NCCL_SUCCESS;
 }
 
+/* Which is in the context until its end. */
+static enum nccl_result memory_code(const struct nccl_comm *comm)
+{
+    const struct nccl_driver *driver = nccl_driver();
+    const uint64_t bytes = nccl_size_code(&comm->memory->shape);
+    driver->cuCtxPushCurrent(comm->context);
+    int error = driver->sim_library_code(NCCL_LIBRARY, bytes);
+    driver->cuCtxPopCurrent(NULL);
+    if (error)
+        return nccl_error(NCCL_CUDA_ERROR, "no memory for the code of the kernels, %zu MiB", (size_t)bytes / NCCL_MIB);
+    sim_report(NCCL_LIBRARY, "assumed", "code of NCCL's kernels, all of which it asks for: %zu MiB",
+               (size_t)bytes / NCCL_MIB);
+    return NCCL_SUCCESS;
+}
+
 static void memory_say(const struct nccl_memory *memory, uint64_t start)
 {
     const struct nccl_shape *shape = &memory->shape;
@@ -222,8 +237,10 @@ enum nccl_result nccl_memory_init(struct nccl_comm *comm, struct nccl_comm *pare
         plain.nvls = 0;
     uint64_t start = nccl_size_start(&memory->shape, &memory->counts, lent ? &plain : NULL);
     memory_say(memory, start);
+    enum nccl_result result = memory_code(comm);
     pthread_mutex_lock(&comm->lock);
-    enum nccl_result result = memory_take(comm, start, "a communicator");
+    if (result == NCCL_SUCCESS)
+        result = memory_take(comm, start, "a communicator");
     pthread_mutex_unlock(&comm->lock);
     if (!nccl_late(&memory->shape)) { /* the pools for sending too */
         bool all = memory->shape.nodes > 1 && nccl_proxied(&memory->shape);

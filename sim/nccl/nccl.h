@@ -105,6 +105,7 @@ struct nccl_driver {
     int (*sim_memory_store)(uint64_t, const void *, size_t);
     void (*sim_memory_computed)(uint64_t, size_t);
     void (*sim_host_waits)(int);
+    int (*sim_library_code)(const char *, size_t);
 };
 /* NULL after a message: the process does not have the simulated driver. */
 const struct nccl_driver *nccl_driver(void);

@@ -48,6 +48,8 @@ bool nccl_mapped(const struct nccl_shape *shape);
 
 /* ---- bytes of a rank --------------------------------------------------------------------------------------------- */
 
+/* Code of the kernels, in each context that has a communicator. */
+uint64_t nccl_size_code(const struct nccl_shape *shape);
 uint64_t nccl_size_start(const struct nccl_shape *shape, const struct nccl_counts *counts,
                          const struct nccl_counts *parent);
 /* What an algorithm's first use adds; connected: a bit for each that is connected already. */

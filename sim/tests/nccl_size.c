@@ -231,8 +231,21 @@ static void choices(void)
     CHECK_EQ(nccl_choice(&s, &c, NCCL_ALL_REDUCE, 1 << 28, true), NCCL_RING);
 }
 
+static void code(void)
+{
+    static const struct {
+        int capability;
+        long mib;
+    } known[] = {{70, 44}, {75, 44}, {80, 44}, {89, 44}, {90, 97}, {100, 97}, {103, 97}, {120, 85}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct nccl_shape s = shape(23007, known[i].capability, 1, 2);
+        CHECK_EQ(mib(nccl_size_code(&s)), known[i].mib);
+    }
+}
+
 int main(void)
 {
+    code();
     table();
     many();
     windows();
