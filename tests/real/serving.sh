@@ -24,8 +24,11 @@ while IFS='|' read -r name _ server gpu devices model published allowed options;
     root=$(tests/real/index "$server") || { skipped=$((skipped + 1)); echo "skipped $name: $(tail -n 1 <<<"$root")"; continue; }
     rm -rf "$work/server"
     mkdir "$work/server"
+    # SGLang's kernels for CUDA 12 look for the runtime compiler where a toolkit would have it.
+    compiler=("$root"/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib)
     # shellcheck disable=SC2086 # a list of options
-    PATH=$root/bin:$PWD/tests/real/serving/bin:$PATH timeout -k 10 3000 "$build/bin/gpuprof" dryrun --json --gpu="$gpu" $devices -- \
+    LD_LIBRARY_PATH=${compiler[0]}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$root/bin:$PWD/tests/real/serving/bin:$PATH \
+        timeout -k 10 3000 "$build/bin/gpuprof" dryrun --json --gpu="$gpu" $devices -- \
         "$root/bin/python3" "tests/real/serving/start-${server%%-*}.py" "$work/server" "$model" "$options" \
         >"$work/json" 2>"$work/log" </dev/null
     status=$?

@@ -21,11 +21,13 @@ def main():
 
     options.update(model_path=folder, load_format="dummy", skip_tokenizer_init=True)
     chosen = ServerArgs(**options)
-    chosen.resolve_once()
+    if hasattr(chosen, "resolve_once"):  # 0.5.2 has chosen by now
+        chosen.resolve_once()
     if "RANK" in os.environ:
         options.update(nnodes=int(os.environ["WORLD_SIZE"]), node_rank=int(os.environ["RANK"]),
                        dist_init_addr=f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
-    chosen = {name: chosen.resolved_dict()[name] for name in ("mem_fraction_static", "page_size", "chunked_prefill_size")}
+    resolved = chosen.resolved_dict() if hasattr(chosen, "resolved_dict") else vars(chosen)
+    chosen = {name: resolved[name] for name in ("mem_fraction_static", "page_size", "chunked_prefill_size")}
     print("chosen", chosen, flush=True)
     # Triton's kernels are compiled when they run; those of FlashInfer and of other backends before.
     engine = sglang.Engine(**{**options, **chosen, "attention_backend": "triton", "sampling_backend": "pytorch",
