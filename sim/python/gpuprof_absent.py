@@ -27,6 +27,7 @@ import weakref
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
 _SECONDS_IDLE = 25  # until a rank says where it stands
 _SECONDS_POLLING = 0.2  # of processor time in these, by threads that look again and again
+_SECONDS_POLLING_TASK = 0.004  # and of each thread: PyTorch has two that look ten times a second a group
 _SECONDS_LAST = 60  # that the rank that serves the others waits for them at its end
 _SYMMETRIC = re.compile(r"SymmetricMemory/[^/]+/[^/]+$")  # /NUMBER/RANK, of torch.distributed._symmetric_memory
 _ID = re.compile(r"(?:nccl_storekey_\d+(?:_(\d+))?|UniqueNCCLID:(\d+)|\d+|(\d+):(\d+))$")
@@ -700,13 +701,20 @@ def _waited_for():
     return f"the key '{_waits[-1]}', which no rank has set" if _waits else ""
 
 
+def _tasks():
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
 def _watch(thread):
     """Says where the program stands if its process has used no time for a while; the command decides what follows."""
     before, since = time.process_time(), time.monotonic()
     while True:
         time.sleep(1)
         now, used = time.monotonic(), time.process_time()
-        if used - before > _SECONDS_POLLING:
+        if used - before > _SECONDS_POLLING + _SECONDS_POLLING_TASK * _tasks():
             before, since = used, now
         if now - since < _SECONDS_IDLE:
             continue

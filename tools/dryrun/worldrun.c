@@ -23,13 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GP_RANKS_LOOK_NS  100000000ull
-#define GP_RANKS_IDLE_NS  40000000000ull /* no rank moves: some wait for what never comes */
-#define GP_RANKS_IDLE_ONE 0.2            /* seconds of processor time in that time: polling */
-#define GP_RANKS_SCAN_NS  4000000000ull
-#define GP_RANKS_END_NS   10000000000ull /* a rank that was told to end has that long */
-#define GP_RANKS_AFTER_NS 3000000000ull  /* the others may still say why, after one has failed */
-#define GP_RANKS_SAID     4              /* ranks that are named */
+#define GP_RANKS_LOOK_NS   100000000ull
+#define GP_RANKS_IDLE_NS   40000000000ull /* no rank moves: some wait for what never comes */
+#define GP_RANKS_IDLE_ONE  0.2            /* seconds of processor time of a rank in that time: polling */
+#define GP_RANKS_IDLE_TASK 0.004 /* the same of each thread: PyTorch has two that look ten times a second a group */
+#define GP_RANKS_SCAN_NS   4000000000ull
+#define GP_RANKS_END_NS    10000000000ull /* a rank that was told to end has that long */
+#define GP_RANKS_AFTER_NS  3000000000ull  /* the others may still say why, after one has failed */
+#define GP_RANKS_SAID      4              /* ranks that are named */
 
 struct ranks_work {
     struct gp_world *world;
@@ -208,16 +209,18 @@ static void ranks_ended(struct ranks_work *w)
 /* ---- ranks that do not move -------------------------------------------------------------------------------------- */
 
 /* Seconds of processor time of all processes below this one.  *busy: one of them runs, or waits for a processor or a disk: on a
- * machine under load a start may take minutes. */
-static double idle_used(bool *busy)
+ * machine under load a start may take minutes.  *tasks: their threads. */
+static double idle_used(bool *busy, long *tasks)
 {
     static struct {
         int pid, parent;
         char state;
+        long tasks;
         double used;
         bool below;
     } rows[8192];
     *busy = false;
+    *tasks = 0;
     size_t count = 0;
     DIR *folder = opendir("/proc");
     for (const struct dirent *entry; folder && count < GP_COUNT(rows) && (entry = readdir(folder));) {
@@ -234,8 +237,8 @@ static double idle_used(bool *busy)
             continue;
         text[n] = '\0';
         end = strrchr(text, ')'); /* a name may have anything */
-        if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &rows[count].state,
-                           &rows[count].parent, &user, &system) != 4)
+        if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %ld",
+                           &rows[count].state, &rows[count].parent, &user, &system, &rows[count].tasks) != 5)
             continue;
         rows[count].pid = atoi(entry->d_name);
         rows[count].used = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
@@ -254,6 +257,7 @@ static double idle_used(bool *busy)
             if (!below || rows[i].below)
                 continue;
             rows[i].below = more = true;
+            *tasks += rows[i].tasks;
             *busy |= rows[i].state == 'R' || rows[i].state == 'D';
             sum += rows[i].used;
         }
@@ -308,8 +312,10 @@ static void idle_look(struct ranks_work *w, uint64_t now)
         return;
     w->scan_ns = now + GP_RANKS_SCAN_NS;
     bool busy;
-    double used = idle_used(&busy);
-    if (busy || used - w->used > GP_RANKS_IDLE_ONE * (w->left + 1) || used < w->used) {
+    long tasks;
+    double used = idle_used(&busy, &tasks),
+           polling = GP_RANKS_IDLE_ONE * (w->left + 1) + GP_RANKS_IDLE_TASK * (double)tasks;
+    if (busy || used - w->used > polling || used < w->used) {
         w->used = used;
         w->idle_ns = now;
     }
