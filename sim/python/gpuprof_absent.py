@@ -173,7 +173,7 @@ def _bytes(value):
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _store_class(c):
+def _store_class(c, error):
     class Store(c.Store):
         """A store of the job, in which absent ranks have set what they would set."""
 
@@ -313,7 +313,7 @@ def _store_class(c):
                     now = time.monotonic()
                     if now - start > limit:
                         # As PyTorch's own stores say it; its callers catch it, and look again.
-                        raise c.DistStoreError(f"wait timeout after {limit * 1000:.0f}ms, keys: {', '.join(missing)}")
+                        raise error(f"wait timeout after {limit * 1000:.0f}ms, keys: {', '.join(missing)}")
                     if now - start > 1 and len(PRESENT) > 1 and not counted:
                         self._store.add("gpuprof/waiting", 1)
                         counted = True
@@ -755,10 +755,13 @@ def launcher(module):
 def distributed(c10d):
     """Changes torch.distributed.distributed_c10d, which has just been loaded."""
     global _objects
+    from datetime import timedelta
+
+    import torch
     import torch._C._distributed_c10d as c
     import torch.distributed.rendezvous as rendezvous
 
-    store = _store_class(c)
+    store = _store_class(c, torch._C._DistStoreError)
     # Of symmetric memory: absent ranks have the device of one that runs; a multicast object would come from the first
     # of its group.
     os.environ.setdefault("TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1")
@@ -778,6 +781,7 @@ def distributed(c10d):
             if hasattr(module, kind.__name__):
                 setattr(module, kind.__name__, kind)
     _objects = store("objects")
+    _objects.set_timeout(timedelta(weeks=1))  # another stage may compile for long; the command sees ranks that do not move
     _gloo(c10d, c)
     _new_groups(c10d)
     _barrier(c10d)

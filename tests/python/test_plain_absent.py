@@ -40,8 +40,8 @@ def store():
     """Of rank 1 of 4, where rank 2 runs too; all four are the group 'tp'."""
     gpuprof_absent._base = None
     gpuprof_absent._groups.update({"tp": [0, 1, 2, 3], "5": [1, 2], "6": [1, 2]})
-    c = types.SimpleNamespace(Store=Base, TCPStore=Base, HashStore=Base, DistStoreError=DistStoreError)
-    made = gpuprof_absent._store_class(c)("tcp")
+    c = types.SimpleNamespace(Store=Base, TCPStore=Base, HashStore=Base)
+    made = gpuprof_absent._store_class(c, DistStoreError)("tcp")
     made.set_timeout(types.SimpleNamespace(total_seconds=lambda: 2))
     return made
 

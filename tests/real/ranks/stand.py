@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Ranks that wait for what never comes: stand.py CASE.  Called by tests/real/stand.sh."""
+import datetime
 import os
 import sys
 import threading
@@ -21,6 +22,14 @@ def _receive(source, group=None):
 def key():
     """A key that only the absent rank sets."""
     dist.distributed_c10d._get_default_store().get("never")
+
+
+def caught():
+    """A key that comes too late for the limit of the store: the program knows PyTorch's error."""
+    try:
+        dist.distributed_c10d._get_default_store().wait(["never"], datetime.timedelta(seconds=2))
+    except dist.DistStoreError as error:
+        print("caught", error, flush=True)
 
 
 def key_reduce():
@@ -46,7 +55,7 @@ def recv():
 def groups():
     """The same with many groups, each with threads of PyTorch's that look again and again."""
     members = list(range(world))
-    many = [dist.new_group(members) for _ in range(24)]
+    many = [dist.new_group(members) for _ in range(48)]
     for group in many:
         dist.all_reduce(torch.zeros(WIDTH, device=device), group=group)
     torch.cuda.synchronize(device)
@@ -74,6 +83,6 @@ torch.cuda.set_device(device)
 dist.init_process_group("nccl")
 dist.all_reduce(torch.zeros(WIDTH, device=device))
 torch.cuda.synchronize()
-print(f"begun {rank} {time.time()}", flush=True)
+print(f"begun {rank}", flush=True)
 globals()[sys.argv[1]]()
 print(f"ended {rank}", flush=True)
