@@ -127,8 +127,8 @@ struct gp_segment {
     uint64_t address, bytes; /* growable: of the address range */
     struct gp_block *first;
     struct gp_page *pages;
-    struct gp_page *near;  /* one before the place where the last search of them ended; NULL: it begins with the first */
-    uint64_t least_page;   /* no page is or was smaller; 0: there was none */
+    struct gp_page *near; /* one before the place where the last search of them ended; NULL: it begins with the first */
+    uint64_t least_page;  /* no page is or was smaller; 0: there was none */
     uint64_t born, number; /* number: how many segments the cache had made before */
     bool growable, dedicated, oversize, first_chunk;
 };
