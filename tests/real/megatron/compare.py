@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the last rank of a test logged, beside the golden values of each machine: compare.py FOLDER LIMIT.
+"""What the last rank of a test logged, beside the golden values of each machine: compare.py FOLDER RANK LIMIT.
 
 Called by tests/real/megatron.sh.  FOLDER has the files error, which has the log, and golden.MACHINE.  The values of steps 1 and 2
 are compared, and the peak of the last step with that of the test's last.  The golden values of one test differ from machine to
@@ -10,14 +10,14 @@ import json
 import os
 import sys
 
-folder, limit = sys.argv[1], float(sys.argv[2]) / 100
+folder, rank, limit = sys.argv[1], sys.argv[2], float(sys.argv[3]) / 100
 here = {}
 for line in open(folder + "/error"):
-    if line.startswith("golden 7 "):
+    if line.startswith(f"golden {rank} "):
         _, _, step, name, value = line.split()
         here[name, int(step)] = int(value)
 if not here:
-    sys.exit("rank 7 logged nothing")
+    sys.exit(f"rank {rank} logged nothing")
 last = max(step for _, step in here)
 machines = {}
 for file in sorted(os.listdir(folder)):
