@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Megatron-LM's own functional tests in a dry run of a job of 4 to 192 GPUs, of which one or two ranks run: the allocated bytes and
+# Megatron-LM's own functional tests in a dry run of a job of 4 to 768 GPUs, of which one or two ranks run: the allocated bytes and
 # their peak that its last rank logs are those that NVIDIA's CI keeps as golden values, or a few in a thousand beyond (how many is in
 # megatron/cases.table).
 #
