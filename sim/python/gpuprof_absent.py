@@ -27,7 +27,7 @@ import weakref
 _SECONDS_ALONE = 5  # that a key may be missing while none of the others can set it
 _SECONDS_IDLE = 25  # until a rank says where it stands
 _SECONDS_POLLING = 0.2  # of processor time in these, by threads that look again and again
-_SECONDS_POLLING_TASK = 0.004  # and of each thread: PyTorch has two that look ten times a second a group
+_SECONDS_POLLING_TASK = 0.004  # and of each thread: PyTorch 2.7 and 2.10 have two of each group that look
 _SECONDS_LAST = 60  # that the rank that serves the others waits for them at its end
 _SYMMETRIC = re.compile(r"SymmetricMemory/[^/]+/[^/]+$")  # /NUMBER/RANK, of torch.distributed._symmetric_memory
 _ID = re.compile(r"(?:nccl_storekey_\d+(?:_(\d+))?|UniqueNCCLID:(\d+)|\d+|(\d+):(\d+))$")

@@ -26,7 +26,7 @@
 #define GP_RANKS_LOOK_NS   100000000ull
 #define GP_RANKS_IDLE_NS   40000000000ull /* no rank moves: some wait for what never comes */
 #define GP_RANKS_IDLE_ONE  0.2            /* seconds of processor time of a rank in that time: polling */
-#define GP_RANKS_IDLE_TASK 0.004 /* the same of each thread: PyTorch has two that look ten times a second a group */
+#define GP_RANKS_IDLE_TASK 0.004          /* the same of each thread: PyTorch 2.7 has two of each group that look */
 #define GP_RANKS_SCAN_NS   4000000000ull
 #define GP_RANKS_END_NS    10000000000ull /* a rank that was told to end has that long */
 #define GP_RANKS_AFTER_NS  3000000000ull  /* the others may still say why, after one has failed */
