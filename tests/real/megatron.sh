@@ -72,7 +72,7 @@ while read -r name gpu goldens world ranks iterations overflows words limit more
             echo "skipped $name, $gpu: $engine"
             continue
         fi
-        path=$engine:$path
+        path=$engine:$PWD/tests/real/megatron/beside-engine:$path
         environment+=(CURAND_HOME="$engine/nvidia/cu13") # the only library that PyTorch does not bring
     fi
     # shellcheck disable=SC2086 # a list of words
