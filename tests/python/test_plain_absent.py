@@ -68,7 +68,6 @@ class Symmetric(unittest.TestCase):
             one.get("tp//CUDASymmetricMemory/5/2")
         self.assertEqual(gpuprof_absent._waits, [])
 
-
     def test_ranks_meet_in_the_store_of_the_group_where_pytorch_makes_a_file(self):
         told, c10d = [], types.SimpleNamespace(
             _resolve_process_group=lambda name: types.SimpleNamespace(rank=lambda: 1, size=lambda: 4, name=name),
@@ -91,6 +90,19 @@ class Symmetric(unittest.TestCase):
             module.enable_symm_mem_for_group("tp")
             module.enable_symm_mem_for_group("tp")
         self.assertEqual(told, [("tp", 1, 4, ("symmetric_memory", "store of tp"))])
+
+
+class Gloo(unittest.TestCase):
+    def test_its_groups_can_be_named_where_the_fake_one_has_no_options(self):
+        class FakeProcessGroup:  # of 2.8
+            def __init__(self, rank, size):
+                self.rank, self.size = rank, size
+
+        c10d, c = types.SimpleNamespace(), types.SimpleNamespace(FakeProcessGroup=FakeProcessGroup)
+        gpuprof_absent._gloo(c10d, c)
+        group = c10d.ProcessGroupGloo(None, 1, 4)
+        group.options.group_name = "tp"
+        self.assertEqual((group.rank, group.size, group.options.group_name), (1, 4, "tp"))
 
 
 class Standing(unittest.TestCase):
