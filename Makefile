@@ -132,9 +132,10 @@ PROFILE_USERS := $(B)/obj/tools/convert/export/pprof.o $(B)/obj/tools/read/recor
 $(PROFILE_USERS): TOOL_CFLAGS += -I$(B)/gen
 $(PROFILE_USERS): | $(PROFILE_PB).h
 NANOARROW_INCLUDES := -isystem $(NANOARROW)/src -isystem $(NANOARROW)/thirdparty/flatcc/include
-# Not ours: its warnings are not looked at.
+# Not ours: its warnings are not looked at, nor which lines ran.  -O2: with less, functions that nobody calls want others that
+# are not there.
 $(B)/obj/third-party/%.o: third-party/%.c $(STAMP)
-	$(call compile,$(filter-out -W%,$(ALL_CFLAGS)) -w $(NANOARROW_INCLUDES))
+	$(call compile,$(filter-out -W% --coverage,$(ALL_CFLAGS)) -O2 -w $(NANOARROW_INCLUDES))
 $(B)/obj/tools/convert/export/arrowfile.o: TOOL_CFLAGS += $(NANOARROW_INCLUDES)
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
