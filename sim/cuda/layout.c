@@ -196,30 +196,38 @@ struct sim_info_parameter {
 };
 #define SIM_PARAMETERS 64 /* what struct sim_function has room for */
 
+/* One entry with a value per call: *at starts at the section.  False: no more; *at is NULL if the section is not whole. */
+static bool sim_info_next(const char **at, const char *end, struct sim_info *info, const char **value)
+{
+    while ((size_t)(end - *at) >= sizeof *info) {
+        memcpy(info, *at, sizeof *info);
+        *at += sizeof *info;
+        if (info->format != SIM_INFO_VALUE)
+            continue;
+        *value = *at;
+        *at = info->size > end - *at ? NULL : *at + info->size;
+        return *at;
+    }
+    return false;
+}
+
 static int sim_info_read(const char *at, const char *end, uint16_t sizes[SIM_PARAMETERS])
 {
     int count = 0;
     struct sim_info info;
+    struct sim_info_parameter parameter;
     memset(sizes, 0, SIM_PARAMETERS * sizeof *sizes);
-    while ((size_t)(end - at) >= sizeof info) {
-        struct sim_info_parameter parameter;
-        memcpy(&info, at, sizeof info);
-        at += sizeof info;
-        if (info.format != SIM_INFO_VALUE)
+    for (const char *value; sim_info_next(&at, end, &info, &value);) {
+        if (info.attribute != SIM_INFO_PARAMETER || info.size < sizeof parameter)
             continue;
-        if (info.size > end - at)
+        memcpy(&parameter, value, sizeof parameter);
+        if (parameter.ordinal >= SIM_PARAMETERS)
             return -1;
-        if (info.attribute == SIM_INFO_PARAMETER && info.size >= sizeof parameter) {
-            memcpy(&parameter, at, sizeof parameter);
-            if (parameter.ordinal >= SIM_PARAMETERS)
-                return -1;
-            sizes[parameter.ordinal] = parameter.bytes;
-            if (parameter.ordinal >= count)
-                count = parameter.ordinal + 1;
-        }
-        at += info.size;
+        sizes[parameter.ordinal] = parameter.bytes;
+        if (parameter.ordinal >= count)
+            count = parameter.ordinal + 1;
     }
-    return count;
+    return at ? count : -1;
 }
 
 static uint64_t sim_name_hash(const char *name)
@@ -280,21 +288,15 @@ static void sim_layout_stacks(struct sim_layout *layout, const char *cubin, size
     if (!sim_section_named(cubin, size, ".nv.info", &all) || !sim_section_named(cubin, size, ".symtab", &symbols) ||
         !sim_section_named(cubin, size, ".strtab", &strings))
         return;
-    for (const char *at = all.bytes, *end = all.bytes + all.size; (size_t)(end - at) >= sizeof info;) {
-        uint32_t value[2]; /* symbol, bytes */
-        memcpy(&info, at, sizeof info);
-        at += sizeof info;
-        if (info.format != SIM_INFO_VALUE)
+    const char *at = all.bytes;
+    for (const char *value; sim_info_next(&at, all.bytes + all.size, &info, &value);) {
+        uint32_t pair[2]; /* symbol, bytes */
+        if (info.attribute != SIM_INFO_STACK || info.size < sizeof pair)
             continue;
-        if (info.size > end - at)
-            return;
-        if (info.attribute == SIM_INFO_STACK && info.size >= sizeof value) {
-            memcpy(value, at, sizeof value);
-            const char *name = sim_symbol_name(&symbols, &strings, value[0]);
-            if (name && value[1] <= SIM_STACK_MOST)
-                sim_layout_stack(layout, name, value[1]);
-        }
-        at += info.size;
+        memcpy(pair, value, sizeof pair);
+        const char *name = sim_symbol_name(&symbols, &strings, pair[0]);
+        if (name && pair[1] <= SIM_STACK_MOST)
+            sim_layout_stack(layout, name, pair[1]);
     }
 }
 
