@@ -26,6 +26,16 @@ static inline CUcontext check_begin(int device)
     return context;
 }
 
+/* A kernel of a module that is loaded for it. */
+static inline CUfunction check_function(const void *image, const char *name)
+{
+    CUmodule module;
+    CUfunction found = NULL;
+    CHECK_OK(cuModuleLoadData(&module, image));
+    CHECK_OK(cuModuleGetFunction(&found, module, name));
+    return found;
+}
+
 /* The whole ledger as text; static storage. */
 static inline const char *check_ledger(void)
 {

@@ -376,15 +376,6 @@ static const void *fat_make(int packing)
     return &fat;
 }
 
-static CUfunction function(const void *image, const char *name)
-{
-    CUmodule module;
-    CUfunction found = NULL;
-    CHECK_OK(cuModuleLoadData(&module, image));
-    CHECK_OK(cuModuleGetFunction(&found, module, name));
-    return found;
-}
-
 /* As compiled code passes them: an array without its length. */
 static __attribute__((noinline)) void launch_compiled(CUfunction f, CUstream stream, CUdeviceptr out, CUdeviceptr in)
 {
@@ -396,7 +387,7 @@ static __attribute__((noinline)) void launch_compiled(CUfunction f, CUstream str
 
 static void launches(const void *image)
 {
-    CUfunction text = function(ptx, "fill"), compiled = function(image, KERNEL);
+    CUfunction text = check_function(ptx, "fill"), compiled = check_function(image, KERNEL);
     CUdeviceptr p = allocate(32 * MIB), other = p + 16 * MIB;
     int n = 4;
     void *arguments[] = {&p, &n};
@@ -443,7 +434,7 @@ static void names(const void *image, unsigned expected)
 
 static void graphs(const void *image)
 {
-    CUfunction compiled = function(image, KERNEL), unknown = function(&opaque, KERNEL);
+    CUfunction compiled = check_function(image, KERNEL), unknown = check_function(&opaque, KERNEL);
     CUdeviceptr p = allocate(32 * MIB), other = p + 16 * MIB;
     CUstream stream;
     CUgraph graph;

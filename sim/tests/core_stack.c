@@ -68,15 +68,6 @@ static size_t held(void)
     return total - left;
 }
 
-static CUfunction function(const void *image, const char *name)
-{
-    CUmodule module;
-    CUfunction found = NULL;
-    CHECK_OK(cuModuleLoadData(&module, image));
-    CHECK_OK(cuModuleGetFunction(&found, module, name));
-    return found;
-}
-
 static CUresult launch(CUfunction f)
 {
     return cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
@@ -85,12 +76,12 @@ static CUresult launch(CUfunction f)
 static void kernels(size_t before)
 {
     int bytes = -1;
-    CUfunction large = function(ptx, "large");
+    CUfunction large = check_function(ptx, "large");
     const size_t code = held() - before;
     CHECK_OK(cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, large));
     CHECK_EQ(bytes, 9216);
-    CHECK_OK(launch(function(ptx, "none")));
-    CHECK_OK(launch(function(ptx, "little"))); /* within the default */
+    CHECK_OK(launch(check_function(ptx, "none")));
+    CHECK_OK(launch(check_function(ptx, "little"))); /* within the default */
     CHECK_EQ(held() - before, 3 * code + SIXTH);
     CHECK_OK(launch(large));
     CHECK_EQ(held() - before, 3 * code + THREADS * (9216 - 1024));
@@ -115,13 +106,13 @@ static void compiled(size_t before)
 {
     const struct stack_cubin cubin = cubin_make(4096), wrong = cubin_make(1u << 30);
     int bytes = -1;
-    CUfunction deep = function(&cubin, "deep");
+    CUfunction deep = check_function(&cubin, "deep");
     const size_t other = held() - before;
     CHECK_OK(cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, deep));
     CHECK_EQ(bytes, 4096);
     CHECK_OK(launch(deep));
     CHECK_EQ(held() - before, other + THREADS * (4096 - 1024));
-    CHECK_OK(cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function(&wrong, "deep")));
+    CHECK_OK(cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, check_function(&wrong, "deep")));
     CHECK_EQ(bytes, 0); /* more than any thread can have: not known */
 }
 
@@ -130,7 +121,7 @@ static void refused(void)
 {
     CUdeviceptr all;
     size_t left, total;
-    CUfunction large = function(ptx, "large");
+    CUfunction large = check_function(ptx, "large");
     CHECK_OK(cuMemGetInfo(&left, &total));
     CHECK_OK(cuMemAlloc(&all, left - 1024 * MIB));
     CHECK_EQ(launch(large), CUDA_ERROR_OUT_OF_MEMORY);
