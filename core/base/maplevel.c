@@ -30,7 +30,7 @@ GP_COLD void gp_maplevel_unmap(void *memory, size_t bytes)
     errno = saved;
 }
 
-/* Aligned to huge pages, which are taken where the machine's setting allows them to who asks. */
+/* Aligned to huge pages, which the kernel uses if the machine's setting allows them for memory that asks. */
 static void *level_map_huge(size_t bytes)
 {
     char *memory = gp_maplevel_map(bytes + LEVEL_PAGE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * kernels.c: how many kernels the processes of a run have launched, graphs' nodes included, and the most stack
- * that a thread of their contexts had: struct sim_kernels at the start of the file that GPUPROF_SIM_KERNELS names, which all of them map.
- * Without such a file, or if it is shorter, nothing is counted. */
+ * kernels.c: how many kernels the processes of a run have launched, graphs' nodes included, and the most stack that
+ * a thread of their contexts had: struct sim_kernels at the start of the file that GPUPROF_SIM_KERNELS names, which all of
+ * them map. Without such a file, or if it is shorter, nothing is counted. */
 #define _GNU_SOURCE
 #include "cuda/stream.h"
 
