@@ -53,6 +53,9 @@ enum sim_fill {
     SIM_FILL_DOUBLE
 };
 int sim_fill_as(int type);
+/* With contents=none: results that this thread copies to the host, of at most 8 bytes each, are this number from now on.
+ * NULL: they are what they were again. */
+void sim_read_as(const uint64_t *number);
 /* A host function begins (1), or ends (0), to wait for another process or thread: others may run meanwhile. */
 void sim_host_waits(int begin);
 /* A stand-in says how much code of kernels the library that it stands for loads into the current context, where it counts once

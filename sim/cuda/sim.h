@@ -290,8 +290,10 @@ struct sim_work {
     unsigned value, element;             /* sets: value and its size 1, 2 or 4 */
     int device;                          /* which device does it */
     int fill;                            /* what a copy of results to the host gets: machine.h's enum sim_fill */
-    CUDA_MEMCPY3D copy;                  /* as asked, for graph nodes (type COPY) */
-    CUDA_MEMSET_NODE_PARAMS set;         /* as asked, for graph nodes (type SET) */
+    bool told;                           /* and one of a single number: this one */
+    uint64_t number;
+    CUDA_MEMCPY3D copy;          /* as asked, for graph nodes (type COPY) */
+    CUDA_MEMSET_NODE_PARAMS set; /* as asked, for graph nodes (type SET) */
 };
 /* work.c: moves the bytes; pages may fault.  sim_work_check: every side known and reachable. */
 void sim_work_run(const struct sim_work *work);
@@ -382,8 +384,10 @@ struct sim_thread {
         uint32_t uid;
         int device;
     } stack[SIM_CONTEXT_STACK];
-    uint64_t read_bytes;              /* of results that the running call copied to the host, with contents=none */
-    int fill;                         /* sim_fill_as */
+    uint64_t read_bytes; /* of results that the running call copied to the host, with contents=none */
+    int fill;            /* sim_fill_as */
+    bool told;           /* sim_read_as, and its number */
+    uint64_t number;
     CUstreamCaptureMode capture_mode; /* cuThreadExchangeStreamCaptureMode; GLOBAL at first */
 };
 extern __thread struct sim_thread sim_self;

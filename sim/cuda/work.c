@@ -71,6 +71,8 @@ CUresult sim_work_copy(const CUDA_MEMCPY3D *copy, struct sim_context *context, s
                               .depth = copy->Depth,
                               .device = context->device,
                               .fill = sim_self.fill,
+                              .told = sim_self.told,
+                              .number = sim_self.number,
                               .copy = *copy};
     struct sim_end source = {
         copy->srcMemoryType, copy->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)copy->srcHost : copy->srcDevice,

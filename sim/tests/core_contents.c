@@ -5,6 +5,7 @@
 #include "core_check.h"
 
 #include <elf.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -485,10 +486,52 @@ static void computed(void)
     CHECK_OK(cuMemFree(p));
 }
 
+/* Numbers that a result is read as.  What the host wrote stays, and so do larger reads and other threads' reads. */
+struct elsewhere {
+    CUcontext context;
+    CUdeviceptr p;
+};
+static void *told_elsewhere(void *data)
+{
+    const struct elsewhere *there = data;
+    uint64_t value = 1;
+    CHECK_OK(cuCtxSetCurrent(there->context));
+    CHECK_OK(cuMemcpyDtoH(&value, there->p, sizeof value));
+    return (void *)(uintptr_t)value;
+}
+
+static void told(CUcontext context)
+{
+    void (*say)(const uint64_t *) = (void (*)(const uint64_t *))dlsym(RTLD_DEFAULT, "sim_read_as");
+    CUdeviceptr p = allocate(4 * MIB);
+    uint64_t number = 0x123456789abcdefull, value = 0, pair[2] = {1, 1};
+    uint32_t half = 0;
+    struct elsewhere there = {context, p};
+    void *other = &other;
+    pthread_t thread;
+    CHECK(say != NULL);
+    if (!say)
+        return;
+    writes(p + 64, 8, 5);
+    say(&number);
+    CHECK_OK(cuMemcpyDtoH(&value, p, sizeof value));
+    CHECK(value == number);
+    CHECK_OK(cuMemcpyDtoH(&half, p, sizeof half));
+    CHECK(half == (uint32_t)number);
+    CHECK(reads(p + 64, 8, 5));
+    CHECK_OK(cuMemcpyDtoH(pair, p, sizeof pair));
+    CHECK(pair[0] == 0 && pair[1] == 0);
+    CHECK(pthread_create(&thread, NULL, told_elsewhere, &there) == 0 && pthread_join(thread, &other) == 0);
+    CHECK(other == NULL);
+    say(NULL);
+    CHECK(reads(p, 8, 0));
+    CHECK_OK(cuMemFree(p));
+}
+
 int main(void)
 {
     setenv("GPUPROF_SIM", "memory=80GiB,contents=none", 1);
-    check_begin(0);
+    CUcontext context = check_begin(0);
     volume();
     kept();
     shapes();
@@ -507,5 +550,6 @@ int main(void)
     graphs(fat_make(1));
     graphs(&cubin);
     computed();
+    told(context);
     return check_done();
 }
