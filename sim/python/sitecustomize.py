@@ -5,12 +5,13 @@
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
-vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  It and SGLang
-look there for scales of their caches; here the checkpoint has none.  What they log of their caches goes to the report
-of the stand-ins.  What PyTorch reads back of results is zeros, and not
-what is left over from other tensors, unless the user chose contents=keep.  With fill=random, PyTorch tells the driver
-which type the results have.  The frontend of cuDNN learns which runtime is PyTorch's.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a
-sitecustomize of the program's own is run first.
+Experts of a mixture get as many words each as the others (gpuprof_routing.py).  vLLM counts there how many tokens
+each request got; here each gets one a step once its prompt is done.  It and SGLang look there for scales of their
+caches; here the checkpoint has none.  What they log of their caches goes to the report of the stand-ins.  What
+PyTorch reads back of results is zeros, and not what is left over from other tensors, unless the user chose
+contents=keep.  With fill=random, PyTorch tells the driver which type the results have.  The frontend of cuDNN learns
+which runtime is PyTorch's.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and
+a sitecustomize of the program's own is run first.
 """
 import functools
 import importlib.machinery
@@ -276,6 +277,22 @@ def _tensors(module):
             setattr(module.Tensor, name, typed)
 
 
+def _routing(module):
+    def balance():
+        import gpuprof_routing
+
+        factor = os.environ.get("GPUPROF_SIM_IMBALANCE") or "1"
+        said = "each expert gets as many words as the others (a top-k takes each candidate equally often)"
+        if float(factor) > 1:
+            said = f"the first 1/{factor} of the experts get all words (--imbalance)"
+        try:
+            gpuprof_routing.balance(sys.modules["torch"], float(factor), functools.partial(_note, "torch", said))
+        except (AttributeError, ImportError, OSError) as error:
+            _stays("torch", error)
+
+    module._lazy_call(balance)  # once CUDA is there
+
+
 def _runtime(module):
     # The frontend of cuDNN (Transformer Engine, FlashInfer) opens the runtime of CUDA 12 and then that of 13, and takes the
     # first.  Both are loaded on the simulated GPU, and a real environment of PyTorch has only its own.
@@ -344,6 +361,7 @@ _CHANGES = {
     "sglang.srt.managers.scheduler": _serving,
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
+    "torch.cuda": _routing,
     "torch.cuda.amp.grad_scaler": _scaler,
     "torch.distributed._symmetric_memory": _symmetric,
     "torch.distributed.distributed_c10d": _distributed,
@@ -385,6 +403,10 @@ if "GPUPROF_SIM_TRY" in os.environ:
         _CHANGES[_name] = _also(_CHANGES.get(_name), _change)
 
 
+def _stays(name, error):
+    print(f"gpuprof: sim: {name} stays as it is, and decides by zeros: {error}", file=sys.stderr)
+
+
 class _Loader:
     """The module's own loader, and the change after it."""
 
@@ -402,7 +424,7 @@ class _Loader:
         try:
             self._change(module)
         except AttributeError as error:  # another version
-            print(f"gpuprof: sim: {module.__name__} stays as it is, and decides by zeros: {error}", file=sys.stderr)
+            _stays(module.__name__, error)
 
 
 class _Finder:

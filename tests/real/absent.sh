@@ -16,7 +16,7 @@ root=${GPUPROF_TORCH_ROOT:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
-[ $# -gt 0 ] || set -- ddp fsdp1 fsdp2 hsdp tp async_tp pp interleaved zero_bubble zero_bubble_v cp ep
+[ $# -gt 0 ] || set -- ddp fsdp1 fsdp2 hsdp tp async_tp pp interleaved zero_bubble zero_bubble_v cp ep routed
 
 one() { # NAME RANKS WHICH WAY: what it says goes to $work/NAME
     timeout -k 10 900 "$build/bin/gpuprof" dryrun --gpu=h100-80g --json --world="$2" --ranks="$3" -- \

@@ -222,6 +222,38 @@ def ep():
         dist.all_to_all_single(sent, Layer().to(device)(got).detach(), [64] * world, [64] * world)
 
 
+def routed():
+    """Words go to the experts that a router chooses, in messages as long as the GPU counts, and back."""
+    from torch.distributed.nn.functional import all_to_all_single
+
+    each = 2  # experts of a rank
+    model, gate = Model().to(device), nn.Linear(WIDTH, each * world).to(device)
+    experts = nn.ModuleList(Layer() for _ in range(each)).to(device)
+    optimizer = torch.optim.AdamW([*model.parameters(), *gate.parameters(), *experts.parameters()])
+    for _ in range(STEPS):
+        x = model.layers[0](model.words(text())).flatten(0, 1)
+        chosen = gate(x).softmax(-1).topk(2, dim=-1)[1].flatten()
+        order = chosen.argsort(stable=True)
+        counts = torch.bincount(chosen, minlength=each * world)
+        others = torch.empty_like(counts)
+        dist.all_to_all_single(others, counts)
+        sent, got = (part.view(world, each).sum(dim=1).tolist() for part in (counts, others))
+        words = all_to_all_single(x.new_empty(sum(got), WIDTH), x[order // 2], got, sent)
+        which = torch.repeat_interleave(torch.arange(each, device=device).repeat(world), others)
+        per = torch.bincount(which, minlength=each).tolist()
+        if per != [len(order) // each] * each:
+            sys.exit(f"{per} words of {len(order)} for the experts of a rank")
+        sorted_, parts = which.argsort(stable=True), []
+        for expert, part in zip(experts, words[sorted_].split(per)):
+            parts.append(expert(part))
+        done = torch.empty_like(words).index_copy(0, sorted_, torch.cat(parts))
+        back = all_to_all_single(torch.empty_like(x[order]), done, sent, got)
+        x = x.index_add(0, order // 2, back).view(BATCH, LENGTH, WIDTH)
+        loss_of(model.head(x), text()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 torch.cuda.set_device(device)
 dist.init_process_group("nccl")
 globals()[sys.argv[1]]()
