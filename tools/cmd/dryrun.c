@@ -683,12 +683,14 @@ static int dryrun_prepare(struct dryrun_work *w)
                                     .devices = o->devices ? o->devices : 1,
                                     .steps = o->steps,
                                     .fill = o->fill,
+                                    .imbalance = o->imbalance,
                                     .change = o->change ? "" : NULL,
                                     .json = o->json};
     w->answer.command = o->launch.argv;
     if (o->batch)
         gp_dryrun_batch_parse(o->batch, w->answer.batch_sizes);
     w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
+    w->answer.imbalance = o->imbalance ? strtod(o->imbalance, NULL) : 1;
     w->program = o->launch.argv;
     int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
     if (!rc && o->world)

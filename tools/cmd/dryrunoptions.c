@@ -7,7 +7,10 @@
 
 #include <base/text.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define GP_DRYRUN_IMBALANCE 2048 /* as many experts at most (sim/python/gpuprof_routing.py) */
 
 static int dryrun_check_try(const struct gp_dryrun_options *o)
 {
@@ -23,6 +26,13 @@ static int dryrun_check_try(const struct gp_dryrun_options *o)
                     : GP_EXIT_OK;
 }
 
+static bool dryrun_is_factor(const char *text)
+{
+    char *end;
+    double factor = strtod(text, &end);
+    return text[0] >= '0' && text[0] <= '9' && !*end && factor >= 1 && factor <= GP_DRYRUN_IMBALANCE;
+}
+
 static int dryrun_check(void *options)
 {
     struct gp_dryrun_options *o = options;
@@ -33,7 +43,8 @@ static int dryrun_check(void *options)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
-    if (o->merge && (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill || o->change))
+    if (o->merge &&
+        (o->world || o->ranks || o->jobs || o->steps || o->batch || o->record || o->fill || o->change || o->imbalance))
         return gp_usage_error("dryrun", "--merge reads files and runs nothing: of the other options it takes --gpu, "
                                         "--local-world, --budget, --budgets, -o and --json");
     if (o->merge)
@@ -48,6 +59,8 @@ static int dryrun_check(void *options)
                                         "--local-world");
     if (o->memory && (gp_text_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
         return gp_usage_error("dryrun", "--memory=%s: %s", o->memory, gp_text_size_why(why, o->memory));
+    if (o->imbalance && !dryrun_is_factor(o->imbalance))
+        return gp_usage_error("dryrun", "--imbalance=%s: not a number from 1 to %d", o->imbalance, GP_DRYRUN_IMBALANCE);
     if (o->change && (rc = dryrun_check_try(o)) != GP_EXIT_OK)
         return rc;
     if (!o->batch)
@@ -97,6 +110,9 @@ static const struct gp_command_option dryrun_options[] = {
     GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
               "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",
               .words = GP_LIST("zeros", "random")),
+    GP_OPTION(struct gp_dryrun_options, imbalance, 0, "imbalance", "F", GP_ARG_TEXT,
+              "how many times the mean number of words the experts of a rank get: the first 1/F of all experts get all "
+              "words (default 1: each gets as many)"),
     GP_OPTION(struct gp_dryrun_options, share, 0, "budget", "SIZE|PERCENT", GP_ARG_SHARE,
               "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
     GP_OPTION_BUDGETS(struct gp_dryrun_options, gate),
@@ -127,7 +143,7 @@ const struct gp_command_spec gp_command_dryrun = {
     .group = GP_GROUP_ANALYSE,
     .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--world=N] [--local-world=M] [--ranks=WHICH] "
                      "[--jobs=J] [--steps=N] [--batch=N[,M]] [--try[=NAME,..]] [--fill=WHAT] "
-                     "[--budget=SIZE|PERCENT] [--budgets=FILE] "
+                     "[--imbalance=F] [--budget=SIZE|PERCENT] [--budgets=FILE] "
                      "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
                      "--merge [--gpu=NAME] [--local-world=M] [--budget=SIZE] [-o PAGE] [--json] FILE...", "--list"),
     .about =

@@ -15,8 +15,9 @@
 struct gp_dryrun_options {
     struct gp_launch launch;
     const char *gpu, *memory, *record, *output, *fill, *batch, *change; /* NULL: not given; record "": without a name */
-    int64_t devices, budget, steps;                                     /* budget: of share, once the GPU is known */
-    int64_t world, local_world, jobs;                                   /* 0: not given */
+    const char *imbalance;
+    int64_t devices, budget, steps;   /* budget: of share, once the GPU is known */
+    int64_t world, local_world, jobs; /* 0: not given */
     const char *ranks;
     struct gp_share share;         /* --budget */
     struct gp_budget_options gate; /* most: not used, --budget is of what the device must have */

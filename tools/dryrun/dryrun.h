@@ -19,6 +19,7 @@ struct gp_dryrun_job { /* what is the same for all runs */
     int64_t budget_bytes;   /* 0: none */
     int64_t steps;          /* end the program when so many were seen; 0: it ends by itself */
     const char *fill;       /* --fill; NULL: zeros */
+    const char *imbalance;  /* --imbalance; NULL: 1 */
     const char *change;     /* --try: what the run changes, "" only looks for what could be changed; NULL: not --try */
     bool json;              /* the program's standard output is not ours */
     struct gp_world *world; /* --world; NULL: one process, which may start others */

@@ -39,6 +39,7 @@
 #define GP_JOB_CHANGE    "GPUPROF_SIM_TRY"
 #define GP_JOB_FOUND     "GPUPROF_SIM_TRY_FOUND"
 #define GP_JOB_SHARDS    "GPUPROF_SIM_TRY_RANKS"
+#define GP_JOB_IMBALANCE "GPUPROF_SIM_IMBALANCE"
 #define GP_JOB_NODE      8 /* GPUs, over which a model is sharded if nothing says how many there are */
 
 /* For the hook of Python programs that makes a change of --try, and for the number of kernels. */
@@ -89,7 +90,8 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
     snprintf(reads, sizeof(reads), "%s/reads", folder);
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
-    if (setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
+    if ((job->imbalance ? setenv(GP_JOB_IMBALANCE, job->imbalance, 1) : unsetenv(GP_JOB_IMBALANCE)) == 0 &&
+        setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
         setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0 &&
         setenv(GP_JOB_READS, reads, 1) == 0 && (!job->world || job_environment_world(folder)))
         return GP_EXIT_OK;

@@ -193,6 +193,7 @@ struct gp_dryrun_answer {
     uint32_t change_count;
     bool tries, tries_torch;            /* --try was given; CMD has PyTorch, which it can change */
     bool random;                        /* what was read back of results: else zeros */
+    double imbalance;                   /* of experts: the first of so many parts of them get all words; 0: not known */
     const struct gp_dryrun_gpu *enough; /* the smallest that is; NULL: none */
     bool enough_by_size;                /* the program has not run on it */
 };

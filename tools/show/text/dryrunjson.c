@@ -262,7 +262,8 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
     return json_pack(
-        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I,s:o,s:o,s:o}",
+        "{s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I,s:o,s:o,s:o,"
+        "s:o}",
         "world", gp_json_known(run->job_ranks ? (int64_t)run->job_ranks : -1), "world_unanswered",
         (json_int_t)run->unanswered, "steps_found", gp_json_text(worst ? worst->steps_found : NULL), "repeats",
         gp_json_known(worst && worst->repeats ? (int64_t)worst->repeats : -1), "repeats_sure",
@@ -277,5 +278,5 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
         gp_json_known(gp_dryrun_batch_more(answer) > 0 ? (int64_t)gp_dryrun_batch_more(answer) : -1), "batch_largest",
         gp_json_known(gp_dryrun_batch_largest(answer) ? gp_dryrun_batch_largest(answer)->size : -1), "cut_recordings",
         (json_int_t)run->cut, "left_out", json_left(run), "messages", json_messages(run), "kv_caches",
-        json_caches(answer));
+        json_caches(answer), "imbalance", answer->imbalance > 0 ? json_real(answer->imbalance) : json_null());
 }
