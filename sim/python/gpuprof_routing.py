@@ -26,14 +26,17 @@ _CANDIDATES = 2048  # more are words of a vocabulary
 _TABLE = 64 << 10  # bytes of a copy from the host that are known afterwards: tables, not data
 _STORED = 1 << 20  # bytes that the simulated driver keeps of a copy
 _MIRRORED = 256 << 20  # bytes of a constant that is written in part
+_PURGED = 4096, 32 << 20  # new storages, and bytes of the host, until those of freed tensors go
+_CARRIED = 64 << 10  # bytes of a rank that a collective of the simulated GPU carries
 
 # Run again as they are, on tensors of the host.
 _FOLLOWED = (
-    "add.Tensor all all.dim any any.dim bincount bitwise_and.Tensor bitwise_not bitwise_or.Tensor cat clamp cumsum "
-    "div.Tensor_mode eq.Scalar eq.Tensor floor_divide gather ge.Scalar gt.Scalar histc index.Tensor index_select le.Scalar "
-    "logical_and logical_not logical_or lt.Scalar lt.Tensor masked_select max min mul.Tensor ne.Scalar remainder.Scalar "
-    "remainder.Tensor repeat_interleave.Tensor scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_ "
-    "sort sort.stable sub.Tensor sum sum.dim_IntList where.self"
+    "add.Tensor add_.Scalar add_.Tensor all all.dim any any.dim bincount bitwise_and.Tensor bitwise_and_.Tensor bitwise_not "
+    "bitwise_or.Tensor bitwise_or_.Tensor cat clamp cumsum div.Tensor_mode eq.Scalar eq.Tensor floor_divide gather ge.Scalar "
+    "gt.Scalar histc index.Tensor index_add_ index_copy_ index_put_ index_select le.Scalar logical_and logical_not logical_or "
+    "lt.Scalar lt.Tensor masked_fill.Scalar masked_fill_.Scalar masked_select max min mul.Tensor mul_.Tensor ne.Scalar "
+    "remainder.Scalar remainder.Tensor repeat_interleave.Tensor scatter.src scatter.value scatter_.src scatter_.value "
+    "scatter_add scatter_add_ sort sort.stable sub.Tensor sub_.Tensor sum sum.dim_IntList where.self"
 ).split()
 _COUNTED = "_unique2", "nonzero", "unique_consecutive"
 _EXCHANGES = "_allgather_base_", "allgather_", "allreduce_", "alltoall_", "alltoall_base_"
@@ -57,7 +60,8 @@ class _Known:
     """The values of storages, by the address of PyTorch's part: a weak reference keeps it from being used again."""
 
     def __init__(self, torch, fetch):
-        self.torch, self.fetch, self.at, self.purge = torch, fetch, {}, 4096
+        self.torch, self.fetch, self.at = torch, fetch, {}
+        self.new, self.new_bytes = 0, 0  # since the last purge
 
     def find(self, tensor):
         try:
@@ -72,7 +76,7 @@ class _Known:
         """The tensor on the host, or None.  Writing it changes the values."""
         values = self.find(tensor)
         if values and values.host is None:
-            host = self.torch.UntypedStorage(values.size, device="cpu")
+            host = self.room(values)
             if values.constant:
                 number, dtype = values.constant
                 self.torch.empty(0, dtype=dtype, device="cpu").set_(host).fill_(number)
@@ -87,7 +91,7 @@ class _Known:
         values = self.find(tensor)
         if not values or self.whole(tensor):
             values = self.note(tensor, chosen, in_place)
-            values.host = self.torch.UntypedStorage(values.size, device="cpu")
+            values.host = self.room(values)
             if not self.whole(tensor):
                 values.host.fill_(0)  # as the GPU's memory reads
         elif values.constant and values.size > _MIRRORED or self.mirror(tensor) is None:
@@ -97,13 +101,19 @@ class _Known:
         self.written(tensor, chosen, in_place)
 
     def note(self, tensor, chosen, in_place=True):
-        if len(self.at) >= self.purge:
-            self.at = {key: values for key, values in list(self.at.items()) if not values.ref.expired()}
-            self.purge = max(4096, 2 * len(self.at))
+        if self.new >= _PURGED[0] or self.new_bytes >= _PURGED[1]:
+            self.new, self.new_bytes = 0, 0
+            for key in [key for key, values in list(self.at.items()) if values.ref.expired()]:
+                self.at.pop(key, None)
+        self.new += 1
         storage = tensor.untyped_storage()
         values = self.at[storage._cdata] = _Values(storage, self._version(tensor), chosen)
         values.counts_up = int(in_place)
         return values
+
+    def room(self, values):
+        self.new_bytes += values.size
+        return self.torch.UntypedStorage(values.size, device="cpu")
 
     def written(self, tensor, chosen, in_place=True):
         values = self.at[tensor.untyped_storage()._cdata]
@@ -111,7 +121,10 @@ class _Known:
         values.chosen = values.chosen or chosen
 
     def forget(self, tensor):
-        self.at.pop(tensor.untyped_storage()._cdata, None)
+        try:
+            self.at.pop(tensor.untyped_storage()._cdata, None)
+        except (NotImplementedError, RuntimeError):  # no storage
+            pass
 
     @staticmethod
     def whole(tensor):
@@ -251,6 +264,8 @@ class _Routing:
 
     def again(self, op, original, *args, **kwargs):
         if not self.follow_from(self.tensors((*args, *kwargs.values()))):
+            if op._schema.is_mutable and args[0].is_cuda:
+                self.known.forget(args[0])
             return original(*args, **kwargs)
         try:
             on_host = self.on_host(op, [self.mirrored(value) for value in args], kwargs)
@@ -368,10 +383,23 @@ class _Routing:
 
     def exchange(self, name, original, *args, **kwargs):
         given = list(self.tensors(args[:1] if name == "allreduce_" else args[1:2]))
-        follow = bool(given) and self.follow_from(given) and all([self.store(tensor) for tensor in given])
+        if not given or not self.follow_from(given):
+            return original(*args, **kwargs)
+        if any(tensor.numel() * tensor.itemsize > _CARRIED for tensor in given):
+            return self.gather(name, given, original, args, kwargs)
+        stored = all([self.store(tensor) for tensor in given])
         result = original(*args, **kwargs)
-        for tensor in self.tensors(args[:1]) if follow else ():
+        for tensor in self.tensors(args[:1]) if stored else ():
             self.known.note(tensor, True).on_device = True
+        return result
+
+    def gather(self, name, given, original, args, kwargs):
+        """The others have what the caller has, since the rule is the same for them."""
+        mirror = self.known.mirror(given[0]) if len(given) == 1 and name.strip("_").startswith("allgather") else None
+        result = original(*args, **kwargs)
+        for tensor in self.tensors(args[:1]) if mirror is not None else ():
+            parts = tensor.numel() // mirror.numel()
+            self.known.write(tensor, mirror.reshape(-1).repeat(parts).view(tensor.shape))
         return result
 
 

@@ -36,6 +36,10 @@ check "what follows from a top-k is the same on the GPU and on the host" $?
 dry --imbalance=4 -- "$root/bin/python3" tests/real/routing/values.py 4 && grep -q '^equal$' "$work/out"
 check "with --imbalance=4 a quarter of the candidates is taken" $?
 
+for ranks in 0 all; do
+    dry --world=2 --ranks=$ranks -- "$root/bin/python3" tests/real/routing/exchange.py && grep -q '^equal$' "$work/out"
+    check "what ranks exchange of it, of two ranks $ranks" $?
+done
 for factor in 1 2; do
     dry --imbalance=$factor -- "$root/bin/python3" tests/real/routing/mixtral.py
     experts=$((8 / factor)) peak=$(sed -n 's/^peak //p' "$work/out")

@@ -25,6 +25,10 @@ def counts(i, like):
     mask = torch.zeros(like, dtype=torch.float32, device=device).int().scatter(1, i, 1).bool()
     per = mask.sum(dim=0)
     yield "sum", per
+    rows = torch.arange(ROWS, device=device).unsqueeze(1)
+    put = torch.zeros(like, device=device).index_put_((rows, i), torch.ones(i.shape, device=device)).bool()
+    yield "put", put
+    yield "put, counted", put.sum(dim=0)
     yield "wider", per.long().reshape(4, -1).sum(axis=1)
     yield "part", per[4:8].contiguous().view(2, 2)
     yield "bincount", torch.bincount(flat, minlength=CANDIDATES)
@@ -87,4 +91,9 @@ failed += any(whole.flatten().tolist())
 over = torch.topk(torch.randn(ROWS, CANDIDATES, device="cuda"), TAKEN)[1]
 over.random_(3)
 failed += any(over.flatten().tolist())
+zeros = torch.zeros(ROWS, CANDIDATES, device="cuda")
+zeros.scatter_(1, torch.topk(torch.randn(ROWS, CANDIDATES, device="cuda"), TAKEN)[1], torch.randn(ROWS, TAKEN, device="cuda"))
+import gpuprof_routing  # noqa: E402
+
+failed += gpuprof_routing._routing[0].known.find(zeros) is not None
 sys.exit(f"{failed} failed" if failed else print("equal"))
