@@ -16,7 +16,7 @@ cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)
 shift
 commit=d98e8a64ddf34856e74b24714e3bedb2f5a39553
-tests=tests/functional_tests/test_cases/gpt
+tests=tests/functional_tests/test_cases
 [ -n "${GPUPROF_MEGATRON:-}" ] || { echo "megatron.sh: GPUPROF_MEGATRON names no clone of NVIDIA/Megatron-LM"; exit 77; }
 clone() { git -C "$GPUPROF_MEGATRON" "$@"; }
 clone cat-file -e "$commit^{commit}" 2>/dev/null || { echo "megatron.sh: $GPUPROF_MEGATRON: no commit $commit"; exit 77; }
@@ -61,11 +61,13 @@ engine=
 passed=0 failed=0 skipped=0
 while read -r name gpu goldens world ranks iterations overflows words limit more; do
     [[ $name != \#* && -n $name ]] || continue
-    [ $# = 0 ] || [[ " $* " = *" $name "* ]] || continue
+    [[ $name = */* ]] || name=gpt/$name
+    [ $# = 0 ] || [[ " $* " = *" ${name#gpt/} "* ]] || continue
     mapfile -t options < <(arguments "$name")
     mapfile -t environment < <(part "$name" ENV_VARS | tr ' ' '=')
     path=$PYTHONPATH
-    if [[ " ${options[*]} " = *" --transformer-impl transformer_engine "* ]]; then
+    # Of experts, the router multiplies by Transformer Engine too.
+    if [[ $name = moe/* || " ${options[*]} " = *" --transformer-impl transformer_engine "* ]]; then
         [ -n "$engine" ] || engine=$(tests/real/megatron/engine "$root" </dev/null) || engine="- $(echo "$engine" | tail -n 1)"
         if [[ $engine = -* ]]; then
             skipped=$((skipped + 1))
