@@ -259,5 +259,7 @@ dist.init_process_group("nccl")
 globals()[sys.argv[1]]()
 torch.cuda.synchronize()
 free, total = torch.cuda.mem_get_info()
-print("peak", rank, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free, flush=True)
+numbers = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free
+# In one piece, with PYTHONUNBUFFERED too: the other ranks print at the same time.
+print(" ".join(map(str, ("peak", rank, *numbers))) + "\n", end="", flush=True)
 dist.destroy_process_group()

@@ -14,6 +14,11 @@ rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 
 
+def _say(*words):
+    """A line in one piece, with PYTHONUNBUFFERED too: the other ranks print at the same time."""
+    print(" ".join(map(str, words)) + "\n", end="", flush=True)
+
+
 def _receive(source, group=None):
     dist.recv(torch.zeros(WIDTH, device=device), source, group=group)
     torch.cuda.synchronize(device)
@@ -29,7 +34,7 @@ def caught():
     try:
         dist.distributed_c10d._get_default_store().wait(["never"], datetime.timedelta(seconds=2))
     except dist.DistStoreError as error:
-        print("caught", error, flush=True)
+        _say("caught", error)
 
 
 def key_reduce():
@@ -83,6 +88,6 @@ torch.cuda.set_device(device)
 dist.init_process_group("nccl")
 dist.all_reduce(torch.zeros(WIDTH, device=device))
 torch.cuda.synchronize()
-print(f"begun {rank}", flush=True)
+_say("begun", rank)
 globals()[sys.argv[1]]()
-print(f"ended {rank}", flush=True)
+_say("ended", rank)
