@@ -48,6 +48,13 @@ def text():
     return torch.zeros(BATCH, LENGTH, dtype=torch.long, device=device)
 
 
+def _end(optimizer):
+    optimizer.step()
+    optimizer.zero_grad()
+    # PyTorch 2.8 to 2.14 keeps what a collective used until a thread looks, ten times a second: a step is no shorter on a GPU.
+    time.sleep(0.3)
+
+
 def train(model, clip=None, optimizer=None):
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), foreach=False)
     for _ in range(STEPS):
@@ -55,10 +62,7 @@ def train(model, clip=None, optimizer=None):
         loss_of(model(words), words).backward()
         if clip:
             clip(model)
-        optimizer.step()
-        optimizer.zero_grad()
-        # PyTorch 2.8 to 2.14 keeps what a collective used until a thread looks, ten times a second: a step is no shorter on a GPU.
-        time.sleep(0.3)
+        _end(optimizer)
 
 
 def ddp():
@@ -173,8 +177,7 @@ def _pipeline(name, stages_each):
         if world > 2 and not parallel:
             for parameter in parameters:
                 dist.all_reduce(parameter.grad, group=mesh.get_group("copies"))
-        optimizer.step()
-        optimizer.zero_grad()
+        _end(optimizer)
 
 
 def pp():
