@@ -23,15 +23,9 @@ one() { # NAME RANKS WHICH WAY: what it says goes to $work/NAME
         "$root/bin/python3" tests/real/ranks/absent.py "$4" >"$work/$1.json" 2>"$work/$1.error" </dev/null
 }
 
-for ranks in ${RANKS:-2 4}; do
-    for way; do
-        # With two ranks a pipeline has no absent one: each runs a stage.
-        case $way$ranks in hsdp2 | pp2 | interleaved2 | zero_bubble2 | zero_bubble_v2) continue ;; esac
-        begun=$SECONDS which=0 pipeline=
-        # Of a pipeline one rank of each stage runs, and its micro batches are no steps.
-        case $way in pp | interleaved | zero_bubble*) which=0,$((ranks / 2)) pipeline=1 ;; esac
-        if one all "$ranks" all "$way" && one some "$ranks" "$which" "$way" &&
-            python3 - "$work" "$which" ${pipeline:+"steps"} >"$work/out" 2>&1 <<'END'
+# Compares what the runs "all" and "some" left in $work.  Status 3: only the reserved bytes differ.
+compare() { # PRESENT [steps]
+    python3 - "$work" "$@" >"$work/out" 2>&1 <<'END'
 import json
 import sys
 folder, which = sys.argv[1], [int(rank) for rank in sys.argv[2].split(",")]
@@ -44,18 +38,46 @@ for name in "all", "some":
     for row in json.load(open(f"{folder}/{name}.json"))["ranks"]:
         for rank in row["stands_for"]:
             here[name, rank] = [row[key] for key in ("allocated_peak_bytes", "reserved_peak_bytes", "needed_bytes")]
+reserved = False
 for rank in which:
     for of in own, here:
         if of["all", rank] != of["some", rank]:
-            sys.exit(f"rank {rank}: with all ranks {of['all', rank]}, without the others {of['some', rank]}")
+            print(f"rank {rank}: with all ranks {of['all', rank]}, without the others {of['some', rank]}")
+            if of["all", rank][0] != of["some", rank][0]:
+                sys.exit(1)
+            reserved = True
+if reserved:
+    sys.exit(3)
 steps = {row["steps"] for name in ("all", "some") for row in json.load(open(f"{folder}/{name}.json"))["ranks"]}
 if len(sys.argv) > 3 and steps != {3}:
     sys.exit(f"{steps} steps of 3")
 print("allocated, reserved, of the device:", *own["all", which[0]])
 END
-        then
+}
+
+for ranks in ${RANKS:-2 4}; do
+    for way; do
+        # With two ranks a pipeline has no absent one: each runs a stage.
+        case $way$ranks in hsdp2 | pp2 | interleaved2 | zero_bubble2 | zero_bubble_v2) continue ;; esac
+        begun=$SECONDS which=0 pipeline= tries=1 again=
+        # Of a pipeline one rank of each stage runs, and its micro batches are no steps.
+        case $way in pp | interleaved | zero_bubble*) which=0,$((ranks / 2)) pipeline=1 ;; esac
+        # Of a zero bubble the main thread or autograd's frees a block, as either drops it last, with all ranks present too.  The order
+        # of the frees decides where blocks lie, and sometimes PyTorch reserves 2 MiB more: such a pair of runs is made again.
+        case $way in zero_bubble*) tries=3 ;; esac
+        while :; do
+            rm -f "$work"/*
+            status=1
+            if one all "$ranks" all "$way" && one some "$ranks" "$which" "$way"; then
+                compare "$which" ${pipeline:+"steps"}
+                status=$?
+            fi
+            if [ $status != 3 ] || [ $((--tries)) = 0 ]; then break; fi
+            again+="; before: $(tail -n 1 "$work/out")"
+        done
+        if [ $status = 0 ]; then
             passed=$((passed + 1))
-            echo "ok      $way, $ranks ranks, $which present: $(cat "$work/out") ($((SECONDS - begun)) s)"
+            echo "ok      $way, $ranks ranks, $which present: $(cat "$work/out") ($((SECONDS - begun)) s)$again"
         else
             failed=$((failed + 1))
             echo "FAILED  $way, $ranks ranks, $which present"
