@@ -62,8 +62,8 @@ for ranks in ${RANKS:-2 4}; do
         begun=$SECONDS which=0 pipeline= tries=1 again=
         # Of a pipeline one rank of each stage runs, and its micro batches are no steps.
         case $way in pp | interleaved | zero_bubble*) which=0,$((ranks / 2)) pipeline=1 ;; esac
-        # Of a zero bubble the main thread or autograd's frees a block, as either drops it last, with all ranks present too.  The order
-        # of the frees decides where blocks lie, and sometimes PyTorch reserves 2 MiB more: such a pair of runs is made again.
+        # Of a zero bubble the main thread or autograd's frees a block, as either drops it last, also with all ranks present.  By the
+        # order of the frees blocks lie elsewhere, and PyTorch may reserve 2 MiB more: such a pair of runs is made again.
         case $way in zero_bubble*) tries=3 ;; esac
         while :; do
             rm -f "$work"/*
