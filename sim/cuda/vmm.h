@@ -25,19 +25,20 @@ struct sim_physical {
     void (*end)(struct sim_physical *p); /* of such an object, once nothing holds it */
 };
 
-struct sim_multicast {
-    CUmulticastObjectProp prop;
-    uint64_t devices; /* bit per device that joined */
-    unsigned int joined;
-    struct sim_bind *binds;
-};
-
 /* Last page of a shared allocation's memfd: the facts that an importer needs. */
 #define SIM_PHYSICAL_MAGIC UINT64_C(0x737968702d6d6973)
 struct sim_physical_header {
     uint64_t magic, size;
     int physical; /* device, or SIM_HOST */
     CUmemAllocationProp prop;
+    CUmulticastObjectProp team; /* of a multicast object; numDevices is 0 for memory */
+    unsigned int joined;        /* devices of that team so far, by all processes */
+};
+
+struct sim_multicast {
+    struct sim_physical_header *shared; /* in the object's memfd; private memory if the object cannot be exported */
+    uint64_t devices;                   /* bit per device that joined through this process */
+    struct sim_bind *binds;
 };
 
 struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle h); /* NULL: no such handle with references */
@@ -57,8 +58,13 @@ CUresult sim_bind_add(struct sim_bind **list, int device, size_t offset, struct 
 /* The binds of the device from offset on, which must cover exactly `size` bytes. */
 CUresult sim_bind_remove(struct sim_bind **list, int device, size_t offset, size_t size);
 void sim_bind_remove_all(struct sim_bind **list);
-void sim_multicast_end(struct sim_physical *p);
-bool sim_multicast_complete(const struct sim_physical *p);
+/* p becomes a multicast object, a new one or the one in p->fd.  False: out of memory. */
+bool sim_multicast_start(struct sim_physical *p, const CUmulticastObjectProp *prop);
+bool sim_multicast_open(struct sim_physical *p);
+CUresult sim_multicast_join(struct sim_physical *p, int device);
+/* Waits until all devices have joined, as a real driver does, without the lock.  False: they cannot, or the object has
+ * ended. */
+bool sim_multicast_complete(struct sim_physical *p);
 
 struct sim_bind {
     struct sim_bind *next;

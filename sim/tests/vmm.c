@@ -288,6 +288,70 @@ static void contexts(void)
     CHECK_OK(cuMemAddressFree(p, PAGE));
 }
 
+/* Memory of this process's device in both places of a team: its first call that needs the whole team waits for it. */
+static void team_uses(CUmemGenericAllocationHandle team, int device)
+{
+    CUmemAllocationProp prop = device_memory;
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr p;
+
+    prop.location.id = device;
+    CHECK_OK(cuMemAddressReserve(&p, 2 * PAGE, 0, 0, 0));
+    CHECK_OK(cuMemMap(p, 2 * PAGE, 0, team, 0));
+    CHECK_OK(cuMemCreate(&h, PAGE, &prop, 0));
+    CHECK_OK(cuMulticastBindMem(team, PAGE, h, 0, PAGE, 0));
+    CHECK_EQ(check_kind(0, "imported", "current_bytes"), 0); /* not memory */
+    CHECK_OK(cuMulticastUnbind(team, device, PAGE, PAGE));
+    CHECK_OK(cuMemRelease(h));
+    CHECK_OK(cuMemUnmap(p, 2 * PAGE));
+    CHECK_OK(cuMemAddressFree(p, 2 * PAGE));
+    CHECK_EQ(cuMulticastAddDevice(team, 1 - device), CUDA_ERROR_INVALID_VALUE); /* it is complete */
+    CHECK_OK(cuMemRelease(team));
+}
+
+static void team_joins(int line)
+{
+    CUmemGenericAllocationHandle team;
+    CUmemAllocationProp prop;
+    int fd = check_receive(line);
+
+    CHECK_OK(cuMemImportFromShareableHandle(&team, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    CHECK_EQ(cuMemGetAllocationPropertiesFromHandle(&prop, team), CUDA_ERROR_INVALID_VALUE);
+    check_wait(line);
+    usleep(20000); /* the other process waits in cuMemMap now */
+    CHECK_OK(cuMulticastAddDevice(team, 1));
+    team_uses(team, 1);
+    check_tell(line);
+}
+
+static void team_shares(int line)
+{
+    CUmulticastObjectProp prop = {.numDevices = 2, .size = 2 * PAGE};
+    CUmemGenericAllocationHandle alone, team;
+    CUdeviceptr p;
+    int fd = -1;
+
+    CHECK_OK(cuMulticastCreate(&alone, &prop));
+    CHECK_OK(cuMulticastAddDevice(alone, 0));
+    CHECK_EQ(cuMemExportToShareableHandle(&fd, alone, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+             CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuMemAddressReserve(&p, 2 * PAGE, 0, 0, 0));
+    CHECK_EQ(cuMemMap(p, 2 * PAGE, 0, alone, 0), CUDA_ERROR_INVALID_VALUE); /* nobody else can join */
+    CHECK_OK(cuMemAddressFree(p, 2 * PAGE));
+    CHECK_OK(cuMemRelease(alone));
+    prop.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CHECK_OK(cuMulticastCreate(&team, &prop));
+    CHECK_OK(cuMemExportToShareableHandle(&fd, team, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    check_send(line, fd);
+    close(fd);
+    CHECK_OK(cuMulticastAddDevice(team, 0));
+    CHECK_EQ(cuMulticastAddDevice(team, 0), CUDA_ERROR_INVALID_VALUE);
+    check_tell(line);
+    team_uses(team, 0);
+    check_wait(line);
+}
+
 /* ---- two processes ----------------------------------------------------------------------------------------------- */
 static int importer(int line)
 {
@@ -322,6 +386,7 @@ static int importer(int line)
     CHECK_OK(cuMemRelease(h));
     CHECK_OK(cuMemAddressFree(p, 2 * PAGE));
     check_tell(line);
+    team_joins(line);
     return check_failed != 0;
 }
 
@@ -378,6 +443,7 @@ int main(void)
     aliases();
     contexts();
     exporter(line[0]);
+    team_shares(line[0]);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQ(status, 0);
     return check_done();

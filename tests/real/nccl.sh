@@ -6,7 +6,7 @@
 #
 # $GPUPROF_NCCL is a checkout of NCCL's source, a tag from 2.28 on.  Its host code is built without kernels, in some
 # minutes, into build/real/nccl or $GPUPROF_REAL/nccl, with two changes: kernels are not launched, and each process makes
-# multicast objects of its own, which the simulated driver does not share between processes.  The
+# multicast objects of its own, as it had to while the simulated driver did not share them.  The
 # network is a plugin that transfers nothing.  Headers of CUDA 13 come from $CUDA_HOME (/usr/local/cuda), those of cccl
 # from $GPUPROF_CCCL where they are elsewhere.  Without source or headers the test is skipped (exit status 77).
 # Run: slow

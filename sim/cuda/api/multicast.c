@@ -27,17 +27,10 @@ SIM_API2(706, 12010, cuMulticastCreate, CUmemGenericAllocationHandle *, mcHandle
     if (!mcHandle || !prop->size || prop->size % SIM_VMM_GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
     p = sim_physical_new(prop->size);
-    p->fd = sim_space_fd();
-    if (sim_space_back(p->size, &p->offset)) {
-        p->references = 0;
-        p->multicast = NULL;
-        p->imported = true; /* nothing was counted */
-        sim_physical_settle(p);
+    if (!sim_multicast_start(p, prop)) {
+        sim_physical_drop(p);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    p->multicast = sim_grow(NULL, sizeof *p->multicast);
-    *p->multicast = (struct sim_multicast){.prop = *prop};
-    p->end = sim_multicast_end;
     *mcHandle = p->handle;
     return CUDA_SUCCESS;
 }
@@ -48,11 +41,7 @@ SIM_API2(707, 12010, cuMulticastAddDevice, CUmemGenericAllocationHandle, mcHandl
 
     if (!sim_device_get(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!p || sim_multicast_complete(p) || p->multicast->devices >> dev & 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    p->multicast->devices |= UINT64_C(1) << dev;
-    p->multicast->joined++;
-    return CUDA_SUCCESS;
+    return p ? sim_multicast_join(p, dev) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- binds ------------------------------------------------------------------------------------------------------- */
@@ -62,13 +51,19 @@ static CUresult sim_multicast_bind(CUmemGenericAllocationHandle object, int devi
                                    struct sim_physical *memory, size_t at, size_t size, unsigned long long flags)
 {
     struct sim_physical *p = sim_multicast_find(object);
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
 
     if (device == SIM_HOST && memory)
         device = memory->device;
-    if (!p || flags || !sim_multicast_complete(p) || device < 0 || !(p->multicast->devices >> device & 1) ||
-        size > p->size || offset > p->size - size)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_bind_add(&p->multicast->binds, device, offset, memory, at, size);
+    if (!p || !memory || flags || device < 0 || !(p->multicast->devices >> device & 1) || size > p->size ||
+        offset > p->size - size)
+        return r;
+    memory->binds++; /* another thread may release it while this one waits */
+    if (sim_multicast_complete(p))
+        r = sim_bind_add(&p->multicast->binds, device, offset, memory, at, size);
+    memory->binds--;
+    sim_physical_settle(memory);
+    return r;
 }
 
 SIM_API6(708, 12010, cuMulticastBindMem, CUmemGenericAllocationHandle, mcHandle, size_t, mcOffset,

@@ -180,6 +180,10 @@ SIM_API3(555, 10020, cuMemImportFromShareableHandle, CUmemGenericAllocationHandl
         p->prop.location.id = device;
     p->fd = fd;
     p->own_fd = p->imported = true;
+    if (h.team.numDevices && !sim_multicast_open(p)) {
+        sim_physical_drop(p);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *handle = p->handle;
     return CUDA_SUCCESS;
 }

@@ -94,7 +94,7 @@ SIM_API5(551, 10020, cuMemMap, CUdeviceptr, ptr, size_t, size, size_t, offset, C
     struct sim_mapping *map;
     struct sim_memory *m;
 
-    if (!p || flags || offset || !size || size > p->size)
+    if (!p || flags || offset || !size || size > p->size || (p->multicast && !sim_multicast_complete(p)))
         return CUDA_ERROR_INVALID_VALUE;
     if (size != p->size) /* an H200 with driver 580.159: part of a handle cannot be mapped, at whatever address */
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -102,8 +102,6 @@ SIM_API5(551, 10020, cuMemMap, CUdeviceptr, ptr, size_t, size, size_t, offset, C
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_reservation_of(ptr, size) || sim_range_mapped(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
-    if (p->multicast && !sim_multicast_complete(p))
-        return CUDA_ERROR_INVALID_VALUE; /* a real driver blocks until the last device joins */
     if (sim_space_map(ptr, size, p->fd, p->offset + offset, PROT_READ | PROT_WRITE))
         return CUDA_ERROR_OUT_OF_MEMORY;
     map = sim_grow(NULL, sizeof *map);
