@@ -95,7 +95,7 @@ static bool sim_side_fetch(const struct sim_work *work, char *to)
     bool any = false;
     for (size_t z = 0; z < work->depth; z++)
         for (size_t y = 0; y < work->height; y++, to += work->width)
-            any |= sim_bytes_fetch(to, sim_side_row(&work->source, z, y), work->width);
+            any |= sim_bytes_fetch(to, sim_side_row(&work->source, z, y), work->width, false);
     return any;
 }
 
@@ -146,15 +146,26 @@ static bool sim_is_told(const struct sim_work *work)
            !sim_bytes_kept(base, base + work->width);
 }
 
+/* Host memory that the driver gave, from the same file as device memory: a program may save gigabytes of results there. */
+static bool sim_side_pinned(const struct sim_side *side)
+{
+    const struct sim_memory *memory = side->host || side->array ? NULL : sim_memory_find(side->base);
+    return memory && memory->type == SIM_MEMORY_PINNED;
+}
+
 static void sim_contents_to_host(const struct sim_work *work)
 {
     CUdeviceptr base = work->source.base;
     if (!sim_is_told(work) && !sim_bytes_kept(base, base + sim_side_span(work, &work->source)))
         sim_self.read_bytes += work->width * work->height * work->depth;
+    const bool large = sim_side_pinned(&work->destination) && work->width > SIM_KEEP;
     for (size_t z = 0; z < work->depth; z++)
-        for (size_t y = 0; y < work->height; y++)
-            sim_bytes_fetch((void *)sim_side_row(&work->destination, z, y), sim_side_row(&work->source, z, y),
-                            work->width);
+        for (size_t y = 0; y < work->height; y++) {
+            CUdeviceptr to = sim_side_row(&work->destination, z, y);
+            if (large)
+                sim_bytes_clear(to, to + work->width);
+            sim_bytes_fetch((void *)to, sim_side_row(&work->source, z, y), work->width, large);
+        }
     if (sim_is_told(work))
         memcpy((void *)work->destination.base, &work->number, work->width);
     else if (sim_spec.filled)

@@ -54,6 +54,6 @@ size_t sim_piece_find(CUdeviceptr address);
 void sim_piece_insert(size_t at, struct sim_kept_piece piece);
 void sim_piece_cut(CUdeviceptr base, CUdeviceptr end);
 void sim_bytes_clear(CUdeviceptr base, CUdeviceptr end);
-bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size);
+bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size, bool zeros);
 
 #endif

@@ -117,8 +117,9 @@ void sim_bytes_clear(CUdeviceptr base, CUdeviceptr end)
     sim_piece_cut(base, end);
 }
 
-/* Copies out of device memory without making pages of it.  False: all of it was holes. */
-bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size)
+/* Copies out of device memory without making pages of it.  zeros: `to` holds zeros, and gets no pages for a hole.
+ * False: all of it was holes. */
+bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size, bool zeros)
 {
     unsigned char resident[1024];
     bool any = false;
@@ -132,7 +133,7 @@ bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size)
             bool there = sim_page_there(page, resident[i]);
             if (there)
                 memcpy((char *)to + (at - from), (const void *)at, bytes);
-            else
+            else if (!zeros)
                 memset((char *)to + (at - from), 0, bytes);
             any |= there;
             at += bytes;

@@ -105,6 +105,31 @@ static void volume(void)
     munmap(host, piece);
 }
 
+/* Of what was never written, pinned memory has no pages either, and registered memory has zeros. */
+static void to_pinned(void)
+{
+    const size_t size = 64 * MIB;
+    CUdeviceptr p = allocate(size);
+    char *host = NULL, *own = malloc(size);
+    const long long before = backing_bytes();
+    CHECK_OK(cuMemHostAlloc((void **)&host, size, 0));
+    memset(host, 7, size);
+    CHECK(backing_bytes() - before >= (long long)size);
+    writes(p + 5000, 1000, 5);
+    CHECK_OK(cuMemcpyDtoH(host + 10, p, size - 20));
+    CHECK(backing_bytes() - before < (long long)MIB);
+    CHECK(all(host, 10, 7) && all(host + size - 10, 10, 7));
+    CHECK(all(host + 10, 5000, 0) && all(host + 5010, 1000, 5) && all(host + 6010, size - 6020, 0));
+    memset(own, 7, size);
+    CHECK_OK(cuMemHostRegister(own, size, 0));
+    CHECK_OK(cuMemcpyDtoH(own, p, size));
+    CHECK(all(own, 5000, 0) && all(own + 5000, 1000, 5) && all(own + 6000, size - 6000, 0));
+    CHECK_OK(cuMemHostUnregister(own));
+    CHECK_OK(cuMemFreeHost(host));
+    CHECK_OK(cuMemFree(p));
+    free(own);
+}
+
 static void kept(void)
 {
     CUdeviceptr p = allocate(64 * MIB), q = allocate(64 * MIB);
@@ -533,6 +558,7 @@ int main(void)
     setenv("GPUPROF_SIM", "memory=80GiB,contents=none", 1);
     CUcontext context = check_begin(0);
     volume();
+    to_pinned();
     kept();
     shapes();
     cap();
