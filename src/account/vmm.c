@@ -133,6 +133,19 @@ void gp_feed_vmm_import(uint64_t handle, int device)
         vmm_insert(handle, GP_KIND_IMPORTED, 0, device);
 }
 
+static bool vmm_imported_object(struct gp_record *handle, void *arg)
+{
+    (void)arg;
+    if (handle->kind == GP_KIND_IMPORTED && handle->handle.uses == 0)
+        handle->kind = GP_KIND_VIRTUAL;
+    return false;
+}
+
+void gp_feed_vmm_join(uint64_t handle)
+{
+    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_imported_object, NULL);
+}
+
 void gp_feed_vmm_retain(uint64_t handle)
 {
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_reference, NULL) != 0)

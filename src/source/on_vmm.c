@@ -112,6 +112,14 @@ static void on_multicast_create_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_multicast_create = {NULL, on_multicast_create_exit};
 
+/* Another process made it, and here it was imported: an import does not say what it is of. */
+static void on_multicast_join_exit(struct gp_call *call)
+{
+    if (gp_call_ok(call))
+        gp_feed_vmm_join(GP_PARAMS(call, cuMulticastAddDevice)->mcHandle);
+}
+const struct gp_handler gp_on_multicast_join = {NULL, on_multicast_join_exit};
+
 /* Pool memory has no handle; while bound it counts in the reserve of its pool. */
 static void bind_memory(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
 {

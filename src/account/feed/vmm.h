@@ -16,6 +16,8 @@ void gp_feed_vmm_create(uint64_t handle, uint64_t bytes, int device);
 void gp_feed_vmm_import(uint64_t handle, int device);
 /* A multicast object: released and mapped like a handle, but without bytes of its own. */
 void gp_feed_vmm_object(uint64_t handle, int device);
+/* A device joins the team of a multicast object: an imported handle is such an object, and not memory. */
+void gp_feed_vmm_join(uint64_t handle);
 void gp_feed_vmm_retain(uint64_t handle);
 uint32_t gp_feed_vmm_release_begin(uint64_t handle);
 void gp_feed_vmm_release_end(uint32_t token, bool ok);

@@ -499,6 +499,33 @@ Test(vmm, all_bindings_end_with_their_object)
     }
 }
 
+/* An import does not say what it is of; memory has no team. */
+Test(vmm, an_import_whose_device_joins_a_team_is_no_memory)
+{
+    struct gp_wire_device is;
+    const uint64_t object = 5000, memory = 5001, range = 1ull << 40;
+    gp_feed_vmm_import(object, 0);
+    gp_feed_vmm_import(memory, 0);
+    gp_feed_vmm_join(object);
+    gp_feed_vmm_map(range, 64 * PAGE, 0, object);
+    gp_feed_vmm_map(range + 64 * PAGE, PAGE, 0, memory);
+    gp_feed_vmm_join(memory); /* too late: its bytes are counted */
+    cr_assert(gp_tap_device(0, &is));
+    cr_assert_eq(is.kinds[GP_KIND_IMPORTED].current_bytes, (int64_t)PAGE);
+    gp_feed_vmm_create(1, PAGE, 0);
+    gp_feed_vmm_bind(object, 0, 0, PAGE, 1);
+    gp_feed_vmm_release_end(gp_feed_vmm_release_begin(1), true);
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(range, 65 * PAGE), true);
+    gp_feed_vmm_release_end(gp_feed_vmm_release_begin(memory), true);
+    cr_assert(gp_tap_device(0, &is));
+    cr_assert_eq(is.kinds[GP_KIND_IMPORTED].current_bytes, 0);
+    cr_assert_eq(is.kinds[GP_KIND_VMM].live, 1);
+    gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), true);
+    cr_assert(gp_tap_device(0, &is));
+    cr_assert_eq(is.kinds[GP_KIND_VMM].live, 0, "bound memory ends with the object");
+    cr_assert_eq(lost[GP_LOST_MISSED_FREE], 0);
+}
+
 /* The numbers of objects and handles follow each other, and the devices of a team too. */
 Test(vmm, bindings_of_many_objects_places_and_devices_are_apart)
 {
