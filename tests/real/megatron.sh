@@ -65,6 +65,10 @@ while read -r name gpu goldens world ranks iterations overflows words limit more
     [ $# = 0 ] || [[ " $* " = *" ${name#gpt/} "* ]] || continue
     mapfile -t options < <(arguments "$name")
     mapfile -t environment < <(part "$name" ENV_VARS | tr ' ' '=')
+    extra=()
+    for word in $more; do
+        if [[ $word =~ ^[A-Z_]+= ]]; then environment+=("$word"); else extra+=("$word"); fi
+    done
     path=$PYTHONPATH
     # Of experts, the router multiplies by Transformer Engine too.
     if [[ $name = moe/* || " ${options[*]} " = *" --transformer-impl transformer_engine "* ]]; then
@@ -77,11 +81,10 @@ while read -r name gpu goldens world ranks iterations overflows words limit more
         path=$engine:$PWD/tests/real/megatron/beside-engine:$path
         environment+=(CURAND_HOME="$engine/nvidia/cu13") # the only library that PyTorch does not bring
     fi
-    # shellcheck disable=SC2086 # a list of words
     env "${environment[@]}" PYTHONPATH="$path" MEGATRON_SKIP="$overflows" timeout -k 10 1500 "$build/bin/gpuprof" dryrun --gpu="$gpu" --json \
         --world="$world" --ranks="$ranks" -- "$root/bin/python3" tests/real/megatron/train.py "$work" "${options[@]}" \
         --train-iters "$iterations" --eval-iters 0 --mock-data --tokenizer-type NullTokenizer --vocab-size "$words" \
-        --tensorboard-dir "$work/board" $more >"$work/json" 2>"$work/error" </dev/null
+        --tensorboard-dir "$work/board" "${extra[@]}" >"$work/json" 2>"$work/error" </dev/null
     status=$?
     for machine in ${goldens//,/ }; do
         clone show "$commit:$tests/$name/golden_values_$machine.json" >"$work/golden.$machine" 2>/dev/null || rm -f "$work/golden.$machine"

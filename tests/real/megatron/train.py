@@ -3,6 +3,9 @@
 
 Called by tests/real/megatron.sh.  Megatron-LM's last rank writes its memory to a log of TensorBoard after each step; this log is
 printed instead.  MEGATRON_SKIP=N: the first N steps find an overflow, as they do where fp16 begins with a loss scale of 2^32.
+MEGATRON_KEEPS=1: the batches of a step stay on the GPU until the next one, as they did from Megatron-LM's commit 5e4fc931ba
+(21 May 2026) to bf32f4415e (6 July).  Its data iterator keeps each batch for a second run of the step, and the step put its copies on
+the GPU into that same dict.
 """
 import os
 import runpy
@@ -32,6 +35,11 @@ class Writer:
 board = types.ModuleType("torch.utils.tensorboard")
 board.SummaryWriter = Writer
 sys.modules[board.__name__] = board
+
+if os.environ.get("MEGATRON_KEEPS"):
+    from megatron.core import rerun_state_machine
+
+    rerun_state_machine.copy = types.SimpleNamespace(copy=lambda batch: batch)
 
 skipped = int(os.environ.get("MEGATRON_SKIP", 0))
 if skipped:
