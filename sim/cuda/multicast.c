@@ -90,7 +90,7 @@ CUresult sim_multicast_join(struct sim_physical *p, int device)
 bool sim_multicast_complete(struct sim_physical *p)
 {
     const CUmemGenericAllocationHandle handle = p->handle;
-    const struct timespec pause = {.tv_nsec = 2000000};
+    struct timespec pause = {.tv_nsec = 1000000};
 
     while (!sim_multicast_all(p->multicast->shared)) {
         if (!p->own_fd)
@@ -100,6 +100,8 @@ bool sim_multicast_complete(struct sim_physical *p)
         sim_lock();
         if (sim_physical_find(handle) != p || !p->multicast)
             return false;
+        if (pause.tv_nsec < 100000000) /* a process that waits for long shall use no time */
+            pause.tv_nsec *= 2;
     }
     return true;
 }
