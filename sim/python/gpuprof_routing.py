@@ -98,7 +98,7 @@ class _Known:
             self.forget(tensor)
             return
         self._view(values.host, tensor).copy_(result)
-        self.written(tensor, chosen, in_place)
+        self.written(tensor, values, chosen, in_place)
 
     def note(self, tensor, chosen, in_place=True):
         if self.new >= _PURGED[0] or self.new_bytes >= _PURGED[1]:
@@ -115,8 +115,8 @@ class _Known:
         self.new_bytes += values.size
         return self.torch.UntypedStorage(values.size, device="cpu")
 
-    def written(self, tensor, chosen, in_place=True):
-        values = self.at[tensor.untyped_storage()._cdata]
+    def written(self, tensor, values, chosen, in_place=True):
+        self.at[tensor.untyped_storage()._cdata] = values  # functions that the original called may have forgotten it
         values.version, values.counts_up = self._version(tensor), int(in_place)
         values.chosen = values.chosen or chosen
 
@@ -267,6 +267,7 @@ class _Routing:
             if op._schema.is_mutable and args[0].is_cuda:
                 self.known.forget(args[0])
             return original(*args, **kwargs)
+        own = self.known.find(args[0]) if op._schema.is_mutable else None
         try:
             on_host = self.on_host(op, [self.mirrored(value) for value in args], kwargs)
         except (_Unknown, RuntimeError, IndexError):  # the original says what is wrong
@@ -275,7 +276,7 @@ class _Routing:
         several = isinstance(result, (list, tuple))
         for i, tensor in enumerate(result if several else [result]):
             if op._schema.returns[i].alias_info:  # written in place, and so is its mirror
-                self.known.written(tensor, True) if on_host is not None else self.known.forget(tensor)
+                self.known.written(tensor, own, True) if on_host is not None else self.known.forget(tensor)
             elif on_host is not None:
                 self.known.write(tensor, on_host[i] if several else on_host, in_place=False)
         return result
