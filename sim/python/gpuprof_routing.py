@@ -26,8 +26,8 @@ _CANDIDATES = 2048  # more are words of a vocabulary
 _TABLE = 64 << 10  # bytes of a copy from the host that are known afterwards: tables, not data
 _STORED = 1 << 20  # bytes that the simulated driver keeps of a copy
 _MIRRORED = 256 << 20  # bytes of a constant that is written in part
-_PURGED = 4096, 32 << 20  # new storages, and bytes of the host, until those of freed tensors go
 _CARRIED = 64 << 10  # bytes of a rank that a collective of the simulated GPU carries
+_HELD = 64 << 20  # bytes of mirrors, some of tensors that are gone
 
 # Run again as they are, on tensors of the host.
 _FOLLOWED = (
@@ -60,8 +60,8 @@ class _Known:
     """The values of storages, by the address of PyTorch's part: a weak reference keeps it from being used again."""
 
     def __init__(self, torch, fetch):
-        self.torch, self.fetch, self.at = torch, fetch, {}
-        self.new, self.new_bytes = 0, 0  # since the last purge
+        self.torch, self.fetch, self.at, self.purge = torch, fetch, {}, 4096
+        self.held, self.most = 0, _HELD  # bytes of the mirrors since those of tensors that are gone were let go
 
     def find(self, tensor):
         try:
@@ -76,7 +76,7 @@ class _Known:
         """The tensor on the host, or None.  Writing it changes the values."""
         values = self.find(tensor)
         if values and values.host is None:
-            host = self.room(values)
+            host = self.host(values)
             if values.constant:
                 number, dtype = values.constant
                 self.torch.empty(0, dtype=dtype, device="cpu").set_(host).fill_(number)
@@ -91,7 +91,7 @@ class _Known:
         values = self.find(tensor)
         if not values or self.whole(tensor):
             values = self.note(tensor, chosen, in_place)
-            values.host = self.room(values)
+            values.host = self.host(values)
             if not self.whole(tensor):
                 values.host.fill_(0)  # as the GPU's memory reads
         elif values.constant and values.size > _MIRRORED or self.mirror(tensor) is None:
@@ -101,19 +101,26 @@ class _Known:
         self.written(tensor, values, chosen, in_place)
 
     def note(self, tensor, chosen, in_place=True):
-        if self.new >= _PURGED[0] or self.new_bytes >= _PURGED[1]:
-            self.new, self.new_bytes = 0, 0
-            for key in [key for key, values in list(self.at.items()) if values.ref.expired()]:
-                self.at.pop(key, None)
-        self.new += 1
+        if len(self.at) >= self.purge:
+            self.let_go()
         storage = tensor.untyped_storage()
         values = self.at[storage._cdata] = _Values(storage, self._version(tensor), chosen)
         values.counts_up = int(in_place)
         return values
 
-    def room(self, values):
-        self.new_bytes += values.size
+    def host(self, values):
+        self.held += values.size
+        if self.held > self.most:
+            self.let_go()
         return self.torch.UntypedStorage(values.size, device="cpu")
+
+    def let_go(self):
+        for key, values in list(self.at.items()):
+            if values.ref.expired() and self.at.get(key) is values:
+                self.at.pop(key, None)
+        self.purge = max(4096, 2 * len(self.at))
+        self.held = sum(values.size for values in list(self.at.values()) if values.host is not None)
+        self.most = max(_HELD, 2 * self.held)
 
     def written(self, tensor, values, chosen, in_place=True):
         self.at[tensor.untyped_storage()._cdata] = values  # functions that the original called may have forgotten it

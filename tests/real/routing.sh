@@ -40,6 +40,9 @@ for ranks in 0 all; do
     dry --world=2 --ranks=$ranks -- "$root/bin/python3" tests/real/routing/exchange.py && grep -q '^equal$' "$work/out"
     check "what ranks exchange of it, of two ranks $ranks" $?
 done
+dry -- "$root/bin/python3" tests/real/routing/flat.py && grep -q '^flat$' "$work/out"
+check "the memory of the host does not grow with the steps" $?
+
 for factor in 1 2; do
     dry --imbalance=$factor -- "$root/bin/python3" tests/real/routing/mixtral.py
     experts=$((8 / factor)) peak=$(sed -n 's/^peak //p' "$work/out")
