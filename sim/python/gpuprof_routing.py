@@ -38,6 +38,8 @@ _FOLLOWED = (
     "remainder.Scalar remainder.Tensor repeat_interleave.Tensor scatter.src scatter.value scatter_.src scatter_.value "
     "scatter_add scatter_add_ sort sort.stable sub.Tensor sub_.Tensor sum sum.dim_IntList where.self"
 ).split()
+# They take a number in place of a tensor.
+_NUMBERS = "add", "div", "floor_divide", "mul", "sub"
 _COUNTED = "_unique2", "nonzero", "unique_consecutive"
 _EXCHANGES = "_allgather_base_", "allgather_", "allreduce_", "alltoall_", "alltoall_base_"
 
@@ -156,6 +158,7 @@ class _Routing:
         self.known = _Known(torch, self.fetch)
         self.libraries = {name: torch.library.Library(name, "IMPL") for name in ("aten", "c10d")}
         self.key = torch._C.DispatchKey.BackendSelect
+        self.devices = torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CPU
         self.below = torch._C._dispatch_keyset_full_after(self.key)
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.driver.sim_memory_store.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
@@ -175,7 +178,10 @@ class _Routing:
 
         def original(keys, *args, **kwargs):
             if any(not isinstance(args[i], self.torch.Tensor) for i in tensors if i < len(args)):
-                args = [self.number(value) if i in tensors else value for i, value in enumerate(args)]
+                key = (keys & self.below).highestPriorityTypeId()
+                if packet in _NUMBERS and key in self.devices:  # the types of numbers count less than those of tensors
+                    return op._op_dk(key, *args, **kwargs)
+                args = [self.number(value, args) if i in tensors else value for i, value in enumerate(args)]
             return op.redispatch(keys & self.below, *args, **kwargs)
 
         def call(keys, *args, **kwargs):
@@ -183,11 +189,14 @@ class _Routing:
 
         self.libraries[namespace].impl(name, call, self.key.name, with_keyset=True)
 
-    def number(self, value):
+    def number(self, value, beside):
         if isinstance(value, self.torch.Tensor):
             return value
-        dtype = self.torch.get_default_dtype() if isinstance(value, float) else None
-        return self.torch.scalar_tensor(value, dtype=dtype or self.torch.tensor(value).dtype, device="cpu")
+        dtype = self.torch.tensor(value, device="cpu").dtype
+        for tensor in beside:
+            if isinstance(tensor, self.torch.Tensor) and tensor.dtype != self.torch.bool:
+                dtype = self.torch.result_type(tensor, value)
+        return self.torch.scalar_tensor(value, dtype=dtype, device="cpu")
 
     def follow(self):
         with self.lock:
@@ -313,6 +322,8 @@ class _Routing:
         return result
 
     def copy(self, original, to, source, non_blocking=False):
+        if not isinstance(source, self.torch.Tensor):  # a number
+            source = self.number(source, [to])
         if source.is_cuda and not to.is_cuda:
             return self.read(original, to, source, non_blocking)
         values = self.known.find(source) if source.is_cuda else None
@@ -367,7 +378,7 @@ class _Routing:
         return result
 
     def scalar(self, original, tensor):
-        if tensor.is_cuda and self.follow_from([tensor]):
+        if isinstance(tensor, self.torch.Tensor) and tensor.is_cuda and self.follow_from([tensor]):
             self.say()
             self.store(tensor)
         return original(tensor)
