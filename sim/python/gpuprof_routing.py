@@ -20,6 +20,7 @@ programs do not see them, and the originals run without Python's lock.  All but 
 import ctypes
 import functools
 import math
+import sys
 import threading
 
 _CANDIDATES = 2048  # more are words of a vocabulary
@@ -40,6 +41,8 @@ _FOLLOWED = (
 ).split()
 # They take a number in place of a tensor.
 _NUMBERS = "add", "div", "floor_divide", "mul", "sub"
+# What autograd computes for these has sums of its own.
+_ADDING = "StdMeanBackward0", "VarMeanBackward0"
 _COUNTED = "_unique2", "nonzero", "unique_consecutive"
 _EXCHANGES = "_allgather_base_", "allgather_", "allreduce_", "alltoall_", "alltoall_base_"
 
@@ -152,10 +155,63 @@ class _Unknown(Exception):
     pass
 
 
+class _Engine:
+    """The sums of autograd, of the gradients of a tensor that is used more than once.
+
+    From PyTorch 2.10 on a tensor that Python has seen has one more owner.  Autograd adds in place to a gradient that has no
+    other owner, so it takes more memory for those that came from a function below.  These are marked, and added to in place.
+    """
+
+    def __init__(self, torch):
+        self.torch, self.run = torch, getattr(torch.autograd.graph, "_engine_run_backward", None)
+        self.more = self.owners(torch.empty(0, device="cpu"))[1]  # this PyTorch counts Python as an owner
+
+    def calls(self, depth):
+        """Autograd called the function that many frames up, not a line of Python."""
+        if not self.more:
+            return False
+        try:
+            caller = sys._getframe(depth)
+        except ValueError:
+            return True
+        return self.run is not None and caller.f_code is self.run.__code__
+
+    def mark(self, result):
+        for tensor in result if isinstance(result, (list, tuple)) else [result]:
+            if isinstance(tensor, self.torch.Tensor):
+                tensor._gpuprof_below = True
+
+    def owners(self, owned):
+        """Of a tensor or its storage: how many, and whether Python is one of them."""
+        count = ctypes.c_uint64.from_address(owned._cdata + ctypes.sizeof(ctypes.c_void_p)).value
+        return count & 0xFFFFFFFF, bool(count >> 63)
+
+    def adds_in_place(self, to, alpha):
+        """Autograd would, had the function that made the tensor not been called."""
+        if not getattr(to, "_gpuprof_below", False) or self.torch.is_grad_enabled() or alpha != 1:
+            return False
+        node = self.torch._C._current_autograd_node()
+        if node is not None and node.name() in _ADDING:
+            return False
+        # The tensor has autograd, this call and Python, the storage has the tensor and Python.
+        alone = self.owners(to)[0] == 3 and self.owners(to.untyped_storage())[0] == 2
+        return alone and self.dense(to)
+
+    @staticmethod
+    def dense(tensor):
+        step = 1
+        for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+            if size > 1 and stride != step:
+                return False
+            step *= size
+        return True
+
+
 class _Routing:
     def __init__(self, torch, imbalance, say):
         self.torch, self.imbalance, self.say = torch, imbalance, say
         self.known = _Known(torch, self.fetch)
+        self.engine = _Engine(torch)
         self.libraries = {name: torch.library.Library(name, "IMPL") for name in ("aten", "c10d")}
         self.key = torch._C.DispatchKey.BackendSelect
         self.devices = torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CPU
@@ -185,7 +241,10 @@ class _Routing:
             return op.redispatch(keys & self.below, *args, **kwargs)
 
         def call(keys, *args, **kwargs):
-            return function(functools.partial(original, keys), *args, **kwargs)
+            result = function(functools.partial(original, keys), *args, **kwargs)
+            if self.engine.calls(2):
+                self.engine.mark(result)
+            return result
 
         self.libraries[namespace].impl(name, call, self.key.name, with_keyset=True)
 
@@ -206,7 +265,7 @@ class _Routing:
         for name in _FOLLOWED:
             packet, _, overload = name.partition(".")
             op = getattr(getattr(self.torch.ops.aten, packet), overload or "default")
-            self.change(name, functools.partial(self.again, op))
+            self.change(name, functools.partial(self.add if name == "add.Tensor" else self.again, op))
         for name, function in {
             "_local_scalar_dense": self.scalar,
             "arange.start_out": self.arange,
@@ -296,6 +355,11 @@ class _Routing:
             elif on_host is not None:
                 self.known.write(tensor, on_host[i] if several else on_host, in_place=False)
         return result
+
+    def add(self, op, original, to, other, alpha=1):
+        if self.engine.calls(3) and self.engine.adds_in_place(to, alpha):
+            return to.add_(other)
+        return self.again(op, original, to, other, alpha=alpha)
 
     def on_host(self, op, args, kwargs):
         try:

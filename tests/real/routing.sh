@@ -40,6 +40,10 @@ for ranks in 0 all; do
     dry --world=2 --ranks=$ranks -- "$root/bin/python3" tests/real/routing/exchange.py && grep -q '^equal$' "$work/out"
     check "what ranks exchange of it, of two ranks $ranks" $?
 done
+dry -- "$root/bin/python3" tests/real/routing/unchanged.py && sed '/^  GPU /,$d' "$work/out" >"$work/without" && [ -s "$work/without" ] &&
+    dry -- "$root/bin/python3" tests/real/routing/unchanged.py topk && sed '/^  GPU /,$d' "$work/out" >"$work/with" &&
+    diff "$work/without" "$work/with" >"$work/out"
+check "a top-k changes no memory, type or number of what does not follow from it" $?
 dry -- "$root/bin/python3" tests/real/routing/flat.py && grep -q '^flat$' "$work/out"
 check "the memory of the host does not grow with the steps" $?
 
