@@ -40,6 +40,8 @@ for ranks in 0 all; do
     dry --world=2 --ranks=$ranks -- "$root/bin/python3" tests/real/routing/exchange.py && grep -q '^equal$' "$work/out"
     check "what ranks exchange of it, of two ranks $ranks" $?
 done
+dry -- "$root/bin/python3" tests/real/routing/places.py && grep -q '^all$' "$work/out"
+check "each expert gets as many words wherever a program calls its router" $?
 dry -- "$root/bin/python3" tests/real/routing/unchanged.py && sed '/^  GPU /,$d' "$work/out" >"$work/without" && [ -s "$work/without" ] &&
     dry -- "$root/bin/python3" tests/real/routing/unchanged.py topk && sed '/^  GPU /,$d' "$work/out" >"$work/with" &&
     diff "$work/without" "$work/with" >"$work/out"
