@@ -156,7 +156,8 @@ static bool sim_side_pinned(const struct sim_side *side)
 static void sim_contents_to_host(const struct sim_work *work)
 {
     CUdeviceptr base = work->source.base;
-    if (!sim_is_told(work) && !sim_bytes_kept(base, base + sim_side_span(work, &work->source)))
+    const bool told = sim_is_told(work);
+    if (!told && !sim_bytes_kept(base, base + sim_side_span(work, &work->source)))
         sim_self.read_bytes += work->width * work->height * work->depth;
     const bool large = sim_side_pinned(&work->destination) && work->width > SIM_KEEP;
     for (size_t z = 0; z < work->depth; z++)
@@ -166,7 +167,7 @@ static void sim_contents_to_host(const struct sim_work *work)
                 sim_bytes_clear(to, to + work->width);
             sim_bytes_fetch((void *)to, sim_side_row(&work->source, z, y), work->width, large);
         }
-    if (sim_is_told(work))
+    if (told)
         memcpy((void *)work->destination.base, &work->number, work->width);
     else if (sim_spec.filled)
         sim_side_fill(work);

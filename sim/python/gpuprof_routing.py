@@ -377,11 +377,10 @@ class _Routing:
 
     def fill(self, original, tensor, *value, number=None):
         result = original(tensor, *value)
+        number = value[0] if value else number
         if tensor.is_cuda and self.known.whole(tensor):
-            number = value[0] if value else number
             self.known.note(tensor, False).constant = number, tensor.dtype
         elif tensor.is_cuda and self.known.find(tensor):
-            number = value[0] if value else number
             self.known.write(tensor, self.torch.scalar_tensor(number, dtype=tensor.dtype, device="cpu"), False)
         return result
 
