@@ -249,15 +249,13 @@ def routed():
         per = torch.bincount(which, minlength=each).tolist()
         if per != [len(order) // each] * each:
             sys.exit(f"{per} words of {len(order)} for the experts of a rank")
-        sorted_, parts = which.argsort(stable=True), []
-        for expert, part in zip(experts, words[sorted_].split(per)):
-            parts.append(expert(part))
+        sorted_ = which.argsort(stable=True)
+        parts = [expert(part) for expert, part in zip(experts, words[sorted_].split(per))]
         done = torch.empty_like(words).index_copy(0, sorted_, torch.cat(parts))
         back = all_to_all_single(torch.empty_like(x[order]), done, sent, got)
         x = x.index_add(0, order // 2, back).view(BATCH, LENGTH, WIDTH)
         loss_of(model.head(x), text()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        _end(optimizer)
 
 
 torch.cuda.set_device(device)
